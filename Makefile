@@ -1,0 +1,43 @@
+# `make` alone lists the targets.
+.DEFAULT_GOAL := help
+SHELL := bash
+PYTHON ?= python3.11
+RUN := .venv/bin/
+READY := .venv/.ready
+
+.PHONY: help up test test-fast check fix bench pins clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: $(READY) ## read a captured event file and print its tasks
+	@$(RUN)python examples/first_tasks.py
+
+test: $(READY) ## run every test
+	$(RUN)pytest
+
+test-fast: $(READY) ## run the unit tests alone, in seconds
+	$(RUN)pytest tests/unit
+
+check: $(READY) ## formatting, lint, types and import contracts
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+	$(RUN)mypy
+	$(RUN)lint-imports
+
+fix: $(READY) ## format, and mend what the linter can mend
+	$(RUN)ruff check --fix .
+	$(RUN)ruff format .
+
+bench: $(READY) ## run one benchmark: make bench NAME=fold
+	@$(RUN)python -m benchmarks $(NAME)
+
+pins: $(READY) ## pin the dependencies anew, with hashes
+	scripts/pin
+
+clean: ## remove what make built
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml requirements/dev.txt scripts/setup
+	@PYTHON=$(PYTHON) scripts/setup
+	@touch $@

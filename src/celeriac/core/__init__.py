@@ -1,0 +1,1 @@
+"""Rules: pure state machines, without socket, thread, timer, logger or wall clock."""

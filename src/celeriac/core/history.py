@@ -1,0 +1,149 @@
+"""What is remembered of one task: the set of its events.
+
+A history is a tuple of distinct events in task order, and joining two of them is
+a set union. So it is the same whatever the order of arrival, with every
+duplicate and every split of the stream, and needs no case analysis on states;
+what the events *mean* is read from it in :mod:`celeriac.core.facts`.
+
+Two bounds keep it small. Past :data:`FULL_EVENTS` events, those that can no longer
+speak for the task lose their payload. Past its cap, an event type keeps its first
+event and its last ones. What is kept in the end depends on the set alone: the
+top k of a union of top ks is the top k of the union.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from msgspec import json
+from msgspec.structs import replace
+
+from celeriac.core.order import task_key
+from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import (
+    Custom,
+    Described,
+    Failed,
+    Received,
+    Rejected,
+    Retried,
+    Revoked,
+    Sent,
+    Started,
+    Succeeded,
+    TaskEvent,
+)
+
+__all__ = ["CAPS", "FULL_EVENTS", "History", "add", "merge", "retries_of", "speaker"]
+
+_E = TypeVar("_E", bound=TaskEvent)
+
+History = tuple[TaskEvent, ...]
+
+#: Up to here every event is kept whole: a task with three retries has 16 events.
+FULL_EVENTS: Final = 16
+
+#: Events kept of each type. A task that polls by retrying may be received a
+#: thousand times; nothing honest succeeds more than a few.
+CAPS: Final[dict[type[TaskEvent], int]] = {
+    Sent: 64,
+    Received: 1024,
+    Started: 1024,
+    Succeeded: 64,
+    Failed: 64,
+    Retried: 1024,
+    Rejected: 1024,
+    Revoked: 64,
+    Custom: 64,
+}
+
+#: What an event loses when another of its type speaks for the task.
+_PAYLOAD: Final[dict[type[TaskEvent], dict[str, None]]] = {
+    Sent: dict.fromkeys(("name", "args", "kwargs", "eta", "expires", "extra")),
+    Received: dict.fromkeys(("name", "args", "kwargs", "eta", "expires", "extra")),
+    Started: dict.fromkeys(("extra",)),
+    Succeeded: dict.fromkeys(("result", "runtime", "extra")),
+    Failed: dict.fromkeys(("exception", "traceback", "extra")),
+    Retried: dict.fromkeys(("exception", "traceback", "extra")),
+    Rejected: dict.fromkeys(("extra",)),
+    Revoked: dict.fromkeys(("extra",)),
+}
+
+
+def add(history: History, event: TaskEvent) -> History:
+    """Return the history with one more event in it."""
+    # The usual case: events come in order, and few.
+    if not history or (event.timestamp > history[-1].timestamp and len(history) < FULL_EVENTS):
+        return (*history, event)
+    key = task_key(event)
+    place = bisect_left(history, key, key=task_key)
+    after = place
+    if place < len(history) and task_key(history[place]) == key:
+        # One identity with two contents is a forgery or a bug: all observers keep the same one.
+        if _content(event) <= _content(history[place]):
+            return history
+        after = place + 1
+    history = (*history[:place], event, *history[after:])
+    return _compact(history, event) if len(history) > FULL_EVENTS else history
+
+
+def merge(one: History, other: History) -> History:
+    """Return the union of two histories."""
+    for event in other:
+        one = add(one, event)
+    return one
+
+
+def retries_of(event: TaskEvent) -> int:
+    """Return the attempt an event tells of, for the types that tell."""
+    return event.retries if isinstance(event, Described) else 0
+
+
+def speaker(events: Sequence[_E]) -> _E | None:
+    """Return the event that speaks for all of its type, which are given in task order.
+
+    It is the last one; but ``retries`` comes from the message itself, so for the
+    types that carry it, it outranks every clock.
+    """
+    if len(events) > 1 and isinstance(events[0], Described):
+        return max(reversed(events), key=retries_of)
+    return events[-1] if events else None
+
+
+def _content(event: TaskEvent) -> tuple[bytes, bytes]:
+    """Encode what the sender said, without what receivers put in.
+
+    The part that survives stripping decides first, so that it does not matter
+    whether an event was stripped before it met its double.
+    """
+    clock = NO_CLOCK if isinstance(event, Sent) else event.clock
+    said = replace(event, clock=clock, local_received=None)
+    return json.encode(_strip(said), order="sorted"), json.encode(said, order="sorted")
+
+
+def _compact(history: History, event: TaskEvent) -> History:
+    """Bring the events of one type, of which ``event`` is new, within their bounds."""
+    kind = type(event)
+    same = [e for e in history if type(e) is kind]
+    if kind is Custom:
+        # Only the last custom event of each host can decide a state.
+        last = {e.hostname: e for e in same}.values()
+        return _without(history, same, keep=sorted(last, key=task_key)[-CAPS[kind] :])
+    if len(same) > CAPS[kind]:
+        by_register = sorted(same[1:], key=lambda e: (retries_of(e), task_key(e)))
+        history = _without(history, same, keep=[same[0], *by_register[1 - CAPS[kind] :]])
+    spoke_before = speaker([e for e in same if e is not event])
+    silent = spoke_before if event is speaker(same) else event
+    if silent is None:
+        return history
+    stripped = _strip(silent)
+    return tuple(stripped if e is silent else e for e in history)
+
+
+def _without(history: History, same: Sequence[TaskEvent], *, keep: Sequence[TaskEvent]) -> History:
+    dropped = {id(e) for e in same} - {id(e) for e in keep}
+    return tuple(e for e in history if id(e) not in dropped) if dropped else history
+
+
+def _strip(event: TaskEvent) -> TaskEvent:
+    return replace(event, **_PAYLOAD.get(type(event), {}))

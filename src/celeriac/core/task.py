@@ -1,0 +1,249 @@
+"""One task as its events describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+
+from celeriac.core import facts, history
+from celeriac.core.order import display_key
+from celeriac.model.clock import NO_CLOCK
+from celeriac.model.states import READY_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from celeriac.core.state import ClusterState
+    from celeriac.core.worker import Worker
+    from celeriac.model.events import TaskEvent
+
+__all__ = ["Task"]
+
+
+_T = TypeVar("_T")
+
+
+class Told(Generic[_T]):
+    """An attribute read from the event that speaks for the task: ``Told("succeeded", "result")``."""
+
+    def __init__(self, event: str, field: str) -> None:
+        self._event = event
+        self._field = field
+
+    def __get__(self, task: Task, _: type[Task] | None = None) -> _T | None:
+        return cast("_T | None", getattr(getattr(task.facts, self._event), self._field, None))
+
+
+class Task:
+    """A task, named by its ``uuid``.
+
+    It remembers its events and reads everything else from them, so the answer
+    is a function of which events came, not of their order. Moments are the
+    senders' timestamps; those of a type are of its last event.
+    """
+
+    #: What :meth:`as_dict` gives.
+    _fields: ClassVar[tuple[str, ...]] = (
+        "uuid", "name", "state", "received", "sent", "started", "rejected", "succeeded", "failed", "retried",
+        "revoked", "args", "kwargs", "eta", "expires", "retries", "worker", "result", "exception",
+        "timestamp", "runtime", "traceback", "exchange", "routing_key", "clock", "client", "root", "root_id",
+        "parent", "parent_id", "children",
+    )  # fmt: skip
+    #: What :meth:`info` gives unless told otherwise.
+    _info_fields: ClassVar[tuple[str, ...]] = (
+        "args", "kwargs", "retries", "result", "eta", "runtime", "expires", "exception", "exchange",
+        "routing_key", "root_id", "parent_id",
+    )  # fmt: skip
+
+    __slots__ = (
+        "__weakref__",
+        "_facts",
+        "cluster_state",
+        "history",
+        "host",
+        "latest",
+        "name",
+        "parent_link",
+        "uuid",
+    )
+
+    def __init__(self, uuid: str, cluster_state: ClusterState) -> None:
+        self.uuid = uuid
+        self.cluster_state = cluster_state
+        self.history: history.History = ()
+        #: The latest event in display order.
+        self.latest: TaskEvent | None = None
+        # What the cluster state indexes the task by; read from the facts.
+        self.name: str | None = None
+        self.host: str | None = None
+        self.parent_link: str | None = None
+        self._facts: facts.Facts | None = None
+
+    def __repr__(self) -> str:
+        return f"<Task: {self.name}({self.uuid}) {self.state} clock:{self.clock}>"
+
+    def __eq__(self, other: object) -> bool:
+        return self.uuid == other.uuid if isinstance(other, Task) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.uuid)
+
+    def apply(self, event: TaskEvent) -> None:
+        """Take one more event of this task."""
+        self.history = history.add(self.history, event)
+        self._facts = None
+        latest = self.latest
+        if (
+            latest is None
+            or event.clock > latest.clock
+            or (event.clock == latest.clock and display_key(event) > display_key(latest))
+        ):
+            self.latest = event
+
+    @property
+    def facts(self) -> facts.Facts:
+        """The events that speak for the task."""
+        if self._facts is None:
+            self._facts = facts.read(self.history)
+        return self._facts
+
+    # -- what became of it
+
+    @property
+    def state(self) -> str:
+        """The furthest it got: a name of :mod:`celeriac.states`, or a custom one."""
+        return self.facts.state
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has ended."""
+        return self.state in READY_STATES
+
+    @property
+    def phase(self) -> str:
+        """Where it is now: queued, received, running, retry_wait, requeued or done."""
+        return self.facts.phase
+
+    #: When it got into its state, and the Lamport clock of the event that told.
+    timestamp = Told[float]("decided_by", "timestamp")
+
+    @property
+    def clock(self) -> int:
+        """The Lamport clock of the event that gave it its state."""
+        decided_by = self.facts.decided_by
+        return NO_CLOCK if decided_by is None else decided_by.clock
+
+    #: The repr of what it returned, and the seconds it ran by the worker's measure.
+    result = Told[str]("succeeded", "result")
+    runtime = Told[float]("succeeded", "runtime")
+    #: What it raised last.
+    exception = Told[str]("raised", "exception")
+    traceback = Told[str]("raised", "traceback")
+
+    sent = Told[float]("sent", "timestamp")
+    received = Told[float]("received", "timestamp")
+    started = Told[float]("started", "timestamp")
+    succeeded = Told[float]("succeeded", "timestamp")
+    failed = Told[float]("failed", "timestamp")
+    retried = Told[float]("retried", "timestamp")
+    revoked = Told[float]("revoked", "timestamp")
+    rejected = Told[float]("rejected", "timestamp")
+
+    def first(self, subject: str) -> float | None:
+        """Return when an event was first told of: ``task.first("received")``."""
+        return next((event.timestamp for event in self.history if event.subject == subject), None)
+
+    # -- how often
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts there were so far, the present one included."""
+        return 0 if self.facts.received is None else self.facts.received.retries + 1
+
+    @property
+    def attempt_known(self) -> bool:
+        """Whether a receipt told the attempt; if not, an open state rests on timestamps."""
+        return self.facts.received is not None
+
+    @property
+    def deliveries(self) -> int:
+        """How often a worker received it."""
+        return self.facts.deliveries
+
+    @property
+    def executions(self) -> int:
+        """How often a worker started it."""
+        return self.facts.executions
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was delivered more often than it was tried."""
+        return self.deliveries > self.attempts
+
+    @property
+    def conflict(self) -> bool:
+        """Whether it ended in two ways, or twice."""
+        return self.facts.conflict
+
+    # -- what it is
+
+    args = Told[str]("description", "args")
+    kwargs = Told[str]("description", "kwargs")
+    retries = Told[int]("description", "retries")
+    eta = Told[str]("description", "eta")
+    expires = Told[str]("description", "expires")
+    root_id = Told[str]("description", "root_id")
+    parent_id = Told[str]("description", "parent_id")
+    #: The node name of the client that sent it, and where to.
+    client = Told[str]("sent", "hostname")
+    queue = Told[str]("sent", "queue")
+    exchange = Told[str]("sent", "exchange")
+    routing_key = Told[str]("sent", "routing_key")
+    #: The fields of its last custom event that we have no place for.
+    extra = Told[Mapping[str, object]]("custom", "extra")
+
+    @property
+    def id(self) -> str:
+        """The same as ``uuid``."""
+        return self.uuid
+
+    # -- and whom it knows
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker that has, or had, the task; None while only a client spoke of it."""
+        return None if self.host is None else self.cluster_state.workers.get(self.host)
+
+    @property
+    def origin(self) -> str | None:
+        """The process that spoke for it last: ``hostname.pid`` of the worker, else the client."""
+        worker = self.worker
+        return self.client if worker is None else worker.id
+
+    @property
+    def parent(self) -> Task | None:
+        """The task that sent it, if still in memory."""
+        return None if self.parent_link is None else self.cluster_state.tasks.get(self.parent_link)
+
+    @property
+    def root(self) -> Task | None:
+        """The first task of its workflow, if still in memory."""
+        return None if self.root_id is None else self.cluster_state.tasks.get(self.root_id)
+
+    @property
+    def children(self) -> set[Task]:
+        """The tasks it sent that are still in memory."""
+        return self.cluster_state.children_of(self.uuid)
+
+    # -- for display
+
+    def info(self, fields: Iterable[str] | None = None, extra: Iterable[str] = ()) -> dict[str, object]:
+        """Return what is known of the fields most people want to see."""
+        names = [*(self._info_fields if fields is None else fields), *extra]
+        return {name: value for name in names if (value := getattr(self, name, None)) is not None}
+
+    def as_dict(self) -> dict[str, object]:
+        """Return all fields; relatives by their ids."""
+        values = {name: getattr(self, name) for name in self._fields}
+        values["children"] = sorted(task.uuid for task in self.children)
+        return values | {"parent": self.parent_id, "root": self.root_id}

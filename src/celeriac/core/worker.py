@@ -1,0 +1,158 @@
+"""One worker as its events describe it."""
+
+from bisect import insort
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import Event, WorkerEvent, WorkerOffline
+
+__all__ = ["HEARTBEATS_KEPT", "HEARTBEAT_DRIFT_MAX", "HEARTBEAT_EXPIRE_WINDOW", "Worker", "heartbeat_expires"]
+
+#: A worker is taken for dead when silent for this many percent of its frequency.
+HEARTBEAT_EXPIRE_WINDOW: Final = 200
+#: Seconds between a sender's clock and ours before we say that they disagree.
+HEARTBEAT_DRIFT_MAX: Final = 16
+HEARTBEATS_KEPT: Final = 4
+#: The frequency of a worker that has not told it: one known from task events alone.
+DEFAULT_FREQUENCY: Final = 60.0
+
+
+def heartbeat_expires(
+    timestamp: float, freq: float = DEFAULT_FREQUENCY, expire_window: float = HEARTBEAT_EXPIRE_WINDOW
+) -> float:
+    """Return when a heartbeat that came at ``timestamp`` is too old."""
+    return timestamp + freq * expire_window / 100
+
+
+class Worker:
+    """A worker, named by its ``hostname``. Only the fields listed here are ever set by an event."""
+
+    _fields: ClassVar[tuple[str, ...]] = (
+        "hostname", "pid", "freq", "heartbeats", "clock", "active", "processed", "loadavg",
+        "sw_ident", "sw_ver", "sw_sys",
+    )  # fmt: skip
+    expire_window: ClassVar[float] = HEARTBEAT_EXPIRE_WINDOW
+
+    __slots__ = (
+        *_fields, "timestamp", "utcoffset", "drift", "drift_told", "is_member",
+        "_left_clock", "_now", "_seen_at", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, hostname: str, *, now: Callable[[], float]) -> None:
+        self.hostname = hostname
+        self.pid: int | None = None
+        self.freq: float = DEFAULT_FREQUENCY
+        #: When its last heartbeats came, by our clock, oldest first.
+        self.heartbeats: list[float] = []
+        self.clock: int = NO_CLOCK
+        self.active: int | None = None
+        self.processed: int | None = None
+        self.loadavg: tuple[float, float, float] | None = None
+        self.sw_ident: str | None = None
+        self.sw_ver: str | None = None
+        self.sw_sys: str | None = None
+        self.timestamp: float | None = None
+        self.utcoffset: float | None = None
+        #: Seconds our clock was ahead of the worker's at the last heartbeat.
+        self.drift: float | None = None
+        #: Whether someone was told of its drift: once is enough.
+        self.drift_told = False
+        #: Whether it announced itself and has not left.
+        self.is_member = False
+        self._seen_at = 0.0
+        self._left_clock = NO_CLOCK
+        self._now = now
+
+    def __repr__(self) -> str:
+        return f"<Worker: {self.hostname} ({self.status_string} clock:{self.clock})>"
+
+    def __eq__(self, other: object) -> bool:
+        return self.hostname == other.hostname if isinstance(other, Worker) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.hostname)
+
+    @property
+    def id(self) -> str:
+        """Name the process: ``hostname.pid``."""
+        return f"{self.hostname}.{self.pid}"
+
+    @property
+    def heartbeat_expires(self) -> float | None:
+        """When it is to be taken for dead unless heard of again; None if it never was alive."""
+        return heartbeat_expires(self._seen_at, self.freq, self.expire_window) if self._seen_at else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it was heard of within its window, by our clock."""
+        expires = self.heartbeat_expires
+        return expires is not None and self._now() < expires
+
+    @property
+    def status_string(self) -> str:
+        """``ONLINE`` or ``OFFLINE``."""
+        return "ONLINE" if self.alive else "OFFLINE"
+
+    @property
+    def is_drifting(self) -> bool:
+        """Whether its clock and ours disagree by more than delivery explains."""
+        return self.drift is not None and abs(self.drift) > HEARTBEAT_DRIFT_MAX
+
+    def see(self, event: Event) -> None:
+        """Take any event as a sign of life."""
+        seen_at = event.local_received
+        if seen_at is not None and seen_at > self._seen_at and not self._is_stale(event):
+            self._seen_at = seen_at
+
+    def receive(self, event: WorkerEvent) -> None:
+        """Take what the worker says of itself."""
+        if self._is_stale(event):
+            return
+        if self._is_news(event):
+            self._describe(event)
+            if isinstance(event, WorkerOffline):
+                self._leave()
+                return
+        self._beat(event)
+
+    def _is_stale(self, event: Event) -> bool:
+        """Tell whether an event is older than the worker's own farewell."""
+        return self._left_clock > event.clock > NO_CLOCK and event.pid == self.pid
+
+    def _is_news(self, event: WorkerEvent) -> bool:
+        """Tell whether an event is later than what we know: by clock in one process, else by time."""
+        if event.pid == self.pid and NO_CLOCK not in (event.clock, self.clock):
+            return event.clock >= self.clock
+        return event.timestamp >= (self.timestamp or 0.0)
+
+    def _describe(self, event: WorkerEvent) -> None:
+        # Celery: a heartbeat sent on request says freq=5 whatever the true one,
+        # and leaves out the load.
+        if event.freq is not None and (event.active is not None or self.timestamp is None):
+            self.freq = event.freq
+        for field in ("active", "processed", "loadavg", "sw_ident", "sw_ver", "sw_sys"):
+            value = getattr(event, field)
+            if value is not None:
+                setattr(self, field, value)
+        self.pid, self.clock = event.pid, event.clock
+        self.timestamp, self.utcoffset = event.timestamp, event.utcoffset
+
+    def _leave(self) -> None:
+        self.is_member = False
+        self.heartbeats.clear()
+        self._seen_at = 0.0
+        self._left_clock = self.clock
+
+    def _beat(self, event: WorkerEvent) -> None:
+        if isinstance(event, WorkerOffline):
+            return
+        self.is_member = True
+        self._left_clock = NO_CLOCK
+        if event.local_received is None:
+            return
+        self.see(event)
+        insort(self.heartbeats, event.local_received)
+        del self.heartbeats[:-HEARTBEATS_KEPT]
+        if event.timestamp:
+            self.drift = event.local_received - event.timestamp

@@ -1,0 +1,1 @@
+"""Nouns: what an event, a state and a clock value are."""

@@ -1,0 +1,1 @@
+"""Shells: the rules of :mod:`celeriac.core`, with locks, clocks and loggers around them."""

@@ -1,0 +1,97 @@
+"""The cluster state that programs hold: any input, any thread."""
+
+import logging
+from collections.abc import Callable, Mapping
+from threading import RLock
+from time import time
+from typing import Any, TypeVar
+
+from celeriac.core.state import ClusterState
+from celeriac.core.task import Task
+from celeriac.core.worker import Worker
+from celeriac.model.events import Event
+from celeriac.wire.event import Gate
+
+__all__ = ["State"]
+
+_T = TypeVar("_T")
+
+logger = logging.getLogger(__name__)
+
+
+class State(ClusterState):
+    """Records the state of a cluster from its events, whatever their order.
+
+    A drop-in for the stock monitor's class of the same name: feed it the dicts a
+    receiver hands out, or records from :func:`celeriac.decode`. Nothing a peer
+    sends makes :meth:`event` raise; ``state.gate`` counts what was refused and why.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[["State", Any], object] | None = None,
+        *,
+        max_workers_in_memory: int = 5000,
+        max_tasks_in_memory: int = 10_000,
+        on_node_join: Callable[[Worker], object] | None = None,
+        on_node_leave: Callable[[Worker], object] | None = None,
+        now: Callable[[], float] = time,
+        gate: Gate | None = None,
+    ) -> None:
+        super().__init__(
+            now=now,
+            max_workers_in_memory=max_workers_in_memory,
+            max_tasks_in_memory=max_tasks_in_memory,
+            on_node_join=on_node_join,
+            on_node_leave=on_node_leave,
+            on_drift=_warn_of_drift,
+        )
+        #: Called with the state and each event as it was given, before it counts.
+        self.event_callback = callback
+        self.gate = gate or Gate()
+        # Re-entrant, so that callbacks may ask the state they are called from.
+        self._mutex = RLock()
+
+    def event(self, event: Event | Mapping[str, Any]) -> tuple[tuple[Task | Worker, bool], str] | None:
+        """Take one event, a record or a dict.
+
+        Returns ``((task or worker, whether it is new), subject)``; None for an event that
+        is about neither, or that cannot be taken.
+        """
+        with self._mutex:
+            record = event if isinstance(event, Event) else self.gate.convert(event)
+            if record is None:
+                return None
+            if self.event_callback is not None:
+                self.event_callback(self, event)
+            about = self.apply(record)
+            return None if about is None else (about, record.subject)
+
+    def freeze_while(
+        self, function: Callable[..., _T], *args: Any, clear_after: bool = False, **kwargs: Any
+    ) -> _T:
+        """Call a function while no event changes the state; then clear it if asked to."""
+        with self._mutex:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                if clear_after:
+                    self.clear()
+
+    def clear(self, ready: bool = True) -> None:
+        """Forget the workers, the counts, and the tasks as :meth:`clear_tasks` does."""
+        with self._mutex:
+            super().clear(ready)
+
+    def clear_tasks(self, ready: bool = True) -> None:
+        """Forget the tasks that have ended; with ``ready`` false, all of them."""
+        with self._mutex:
+            super().clear_tasks(ready)
+
+
+def _warn_of_drift(worker: Worker) -> None:
+    logger.warning(
+        "The clocks of %s and this machine disagree by %.0f seconds; check time synchronisation on both.",
+        worker.hostname,
+        abs(worker.drift or 0.0),
+    )

@@ -1,0 +1,256 @@
+"""Events from bytes and dicts to records and back.
+
+:class:`Gate` is the door. Nothing raises out of it: what cannot be taken is
+refused and counted by reason, what can be taken in part is mended and counted.
+A well-formed event of a known type takes the fast path, one typed decode that
+enforces types and ranges by itself; everything else is looked at field by field.
+"""
+
+import json
+from collections import Counter, deque
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import DecodeError, Raw, Struct, ValidationError
+from msgspec.structs import asdict, force_setattr, replace
+
+from celeriac.config import Limits
+from celeriac.errors import PeerError
+from celeriac.model.clock import NO_CLOCK, clock_value
+from celeriac.model.events import (
+    EVENT_CLASSES,
+    MAX_ID_CHARS,
+    AnyTaskEvent,
+    AnyWorkerEvent,
+    Custom,
+    Event,
+    Extra,
+    Other,
+)
+from celeriac.wire.text import clean_text, clean_value, is_clean_text
+
+__all__ = ["Gate", "Quarantined", "decode", "encode", "to_dict"]
+
+#: Fields of a record that are not fields of the wire.
+_OURS: Final = frozenset({"extra", "group", "subject"})
+#: What an event keeps when its own value cannot be read.
+_NEUTRAL: Final[dict[str, object]] = {"timestamp": 0.0, "clock": NO_CLOCK}
+#: Without these there is no event to keep.
+_IDENTITY: Final = ("hostname", "uuid")
+#: How much of a refused body its digest covers.
+_DIGEST_BYTES: Final = 64 * 1024
+
+_decode_known = msgspec.json.Decoder(AnyTaskEvent | AnyWorkerEvent).decode
+_decode_known_batch = msgspec.json.Decoder(list[AnyTaskEvent | AnyWorkerEvent]).decode
+_decode_raw_batch = msgspec.json.Decoder(list[Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+
+_TOO_ODD = (DecodeError, ValidationError, RecursionError)
+
+
+def _field_checks(kind: type[Event]) -> dict[str, type[Struct]]:
+    """Return, for each wire field of a record, a one-field record that checks it alone."""
+    return {
+        field.name: msgspec.defstruct(f"{kind.__name__}_{field.name}", [("value", field.type)], gc=False)
+        for field in msgspec.structs.fields(kind)
+        if field.name not in _OURS
+    }
+
+
+_KINDS: Final[tuple[type[Event], ...]] = (*EVENT_CLASSES.values(), Custom, Other)
+_CHECKS: Final = {kind: _field_checks(kind) for kind in _KINDS}
+
+
+class Quarantined(NamedTuple):
+    """A refused body: enough to recognise it, nothing to store it by."""
+
+    reason: str
+    digest: str
+    size: int
+
+
+class Gate:
+    """Turns whatever a peer sent into records, and counts what it refuses."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        #: Bodies and events not taken, by reason.
+        self.refused: Counter[str] = Counter()
+        #: Fields dropped or neutralised in events that were taken, by field.
+        self.mended: Counter[str] = Counter()
+        self.quarantine: deque[Quarantined] = deque(maxlen=self.limits.quarantine)
+
+    def decode(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
+        """Read a message body: one event, a batch of them, or nothing that can be taken."""
+        if isinstance(body, str):
+            body = body.encode("utf-8", "surrogatepass")
+        try:
+            events = self._decode_batch(body) if body[:1] == b"[" else [self._decode_one(body)]
+        except PeerError as error:
+            self._refuse(error, body)
+            return []
+        for event in events:
+            # Whatever the peer wrote there: only a receiver knows.
+            force_setattr(event, "local_received", received_at)
+            self._check_future(event)
+        return events
+
+    def convert(self, body: object) -> Event | None:
+        """Read an event that another library decoded, as a dict; None if it cannot be taken.
+
+        ``local_received`` is trusted: the receiver that made the dict put it in.
+        """
+        try:
+            event = self._convert_known(body)
+            if event is None:
+                event = self._convert_any(body)
+        except PeerError as error:
+            self._refuse(error, b"")
+            return None
+        self._check_future(event)
+        return event
+
+    # -- the fast path
+
+    def _decode_one(self, body: bytes) -> Event:
+        if len(body) > self.limits.event_bytes:
+            raise PeerError("event-size")
+        # A body shorter than a text may be holds no text that is too long.
+        if len(body) <= self.limits.text_chars:
+            try:
+                return cast("Event", _decode_known(body))
+            except _TOO_ODD:
+                pass
+        return self._convert_any(_decode_leniently(body))
+
+    def _decode_batch(self, body: bytes) -> list[Event]:
+        if len(body) > self.limits.body_bytes:
+            raise PeerError("body-size")
+        if len(body) <= self.limits.text_chars:
+            try:
+                return self._within_batch(cast("list[Event]", _decode_known_batch(body)))
+            except _TOO_ODD:
+                pass
+        try:
+            parts: list[object] = self._within_batch([bytes(part) for part in _decode_raw_batch(body)])
+        except _TOO_ODD:
+            parts = self._within_batch(cast("list[object]", _decode_leniently(body)))
+        return [event for part in parts if (event := self._decode_part(part)) is not None]
+
+    def _decode_part(self, part: object) -> Event | None:
+        """Read one event of a batch: a bad one does not spoil the others."""
+        try:
+            return self._decode_one(part) if isinstance(part, bytes) else self._convert_any(part)
+        except PeerError as error:
+            self._refuse(error, part if isinstance(part, bytes) else b"")
+            return None
+
+    def _within_batch(self, parts: list[Any]) -> list[Any]:
+        if len(parts) > self.limits.batch_events:
+            raise PeerError("batch")
+        return parts
+
+    def _convert_known(self, body: object) -> Event | None:
+        if type(body) is not dict:
+            return None
+        try:
+            kind = EVENT_CLASSES[body["type"]]
+            for value in body.values():
+                if type(value) is str and not is_clean_text(value, self.limits):
+                    return None
+            return msgspec.convert(body, kind)
+        except (KeyError, TypeError, ValidationError):
+            return None
+
+    # -- field by field
+
+    def _convert_any(self, body: object) -> Event:
+        if not isinstance(body, Mapping):
+            raise PeerError("not-an-event")
+        kind, fields = self._kind_of(body.get("type"))
+        checks = _CHECKS[kind]
+        extra = {}
+        for key, value in body.items():
+            if key in checks:
+                self._take(fields, key, value, checks[key])
+            elif key != "type":
+                extra[key] = value
+        for name in _IDENTITY:
+            if name in checks and name not in fields:
+                raise PeerError(name)
+        for name, value in _NEUTRAL.items():
+            if name not in fields:
+                self.mended[name] += 1
+                fields[name] = value
+        if extra:
+            fields["extra"] = Extra(cast("dict[str, object]", clean_value(extra, self.limits)))
+        return kind(**fields)
+
+    def _kind_of(self, type_: object) -> tuple[type[Event], dict[str, Any]]:
+        """Return the record for a type, and the fields the type itself fills."""
+        if not isinstance(type_, str) or not 0 < len(type_) <= MAX_ID_CHARS:
+            raise PeerError("type")
+        type_ = clean_text(type_, self.limits)
+        if type_ in EVENT_CLASSES:
+            return EVENT_CLASSES[type_], {}
+        group, _, subject = type_.partition("-")
+        if group == "task" and subject:
+            return Custom, {"subject": subject}
+        if not group:
+            raise PeerError("type")
+        return Other, {"group": group, "subject": subject}
+
+    def _take(self, fields: dict[str, Any], name: str, value: object, check: type[Any]) -> None:
+        """Keep a field if its value is one that the record allows."""
+        if isinstance(value, str):
+            value = clean_text(value, self.limits)
+        elif name == "clock":
+            value = clock_value(value)
+        try:
+            fields[name] = msgspec.convert({"value": value}, check).value
+        except (ValidationError, RecursionError):
+            if name not in _IDENTITY and name not in _NEUTRAL:  # these are counted when found missing
+                self.mended[name] += 1
+
+    def _check_future(self, event: Event) -> None:
+        received_at = event.local_received
+        if received_at is not None and event.timestamp > received_at + self.limits.future:
+            self.mended["timestamp"] += 1
+            force_setattr(event, "timestamp", 0.0)
+
+    def _refuse(self, error: PeerError, body: bytes) -> None:
+        reason = str(error)
+        self.refused[reason] += 1
+        digest = sha256(body[:_DIGEST_BYTES]).hexdigest()
+        self.quarantine.append(Quarantined(reason, digest, len(body)))
+
+
+def _decode_leniently(body: bytes) -> object:
+    """Decode JSON as Python's own encoder writes it: with NaN, infinities and lone surrogates."""
+    try:
+        return _decode_any(body)
+    except _TOO_ODD:
+        pass
+    try:
+        return json.loads(body.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        raise PeerError("json") from None
+
+
+def decode(body: bytes | str, *, received_at: float | None = None) -> list[Event]:
+    """Read a message body without keeping count of what is refused; see :class:`Gate`."""
+    return Gate().decode(body, received_at=received_at)
+
+
+def to_dict(event: Event) -> dict[str, object]:
+    """Return an event as the wire has it. What is None is left out, as is the time of receipt."""
+    fields = asdict(replace(event, local_received=None))
+    said = {name: value for name, value in fields.items() if value is not None and name not in _OURS}
+    return {**(event.extra or {}), **said, "type": event.type}
+
+
+def encode(event: Event) -> bytes:
+    """Return an event as a message body."""
+    return msgspec.json.encode(to_dict(event))

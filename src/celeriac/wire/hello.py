@@ -1,0 +1,39 @@
+"""The revoked ids that nodes tell each other when they meet."""
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+
+from celeriac.model.events import MAX_ID_CHARS
+
+__all__ = ["MAX_REVOKED", "decode_revoked", "encode_revoked"]
+
+#: As many as a stock worker holds, so as many as an honest one can send.
+MAX_REVOKED = 50_000
+
+
+def decode_revoked(revoked: object) -> list[str]:
+    """Read the ids, oldest first, from any of the shapes that nodes send.
+
+    Never raises: what is no id is left out, and what is no known shape is empty.
+    """
+    match revoked:
+        case Mapping():
+            # Celery: up to 5.6 an object of id to stamp, or to [stamp, id]. A stamp is of its
+            # sender's own clock: it puts the ids in order, and means nothing else here.
+            ids: Iterable[object] = sorted(revoked, key=lambda task_id: _stamp(revoked[task_id]))
+        case list() | tuple():
+            ids = revoked
+        case _:
+            ids = ()
+    valid = [task_id for task_id in ids if isinstance(task_id, str) and 0 < len(task_id) <= MAX_ID_CHARS]
+    return valid[-MAX_REVOKED:]
+
+
+def encode_revoked(task_ids: Iterable[str]) -> list[str]:
+    """Return the ids as a list, oldest first: the shape that all versions read rightly."""
+    return list(task_ids)
+
+
+def _stamp(value: object) -> float:
+    stamp = value[0] if isinstance(value, list | tuple) and value else value
+    return stamp if isinstance(stamp, float) and isfinite(stamp) else 0.0
