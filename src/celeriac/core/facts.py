@@ -13,7 +13,7 @@ task message carries no clock from one to the other:
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from celeriac.core.order import task_key
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import (
     Custom,
+    Described,
     Failed,
     Received,
     Rejected,
@@ -75,10 +76,10 @@ _BUILT_IN: Final = frozenset(_STATE.values())
 NEW_INCARNATION: Final = 1000
 
 
-class Facts(Struct, frozen=True, kw_only=True, gc=False):
-    """The events that speak for a task, and the state they give it."""
+class Facts(Struct, frozen=True, gc=False):
+    """The events that speak for a task, one of each type at most."""
 
-    state: str
+    history: History
     #: The event that gives the state; None before any event.
     decided_by: TaskEvent | None
     sent: Sent | None
@@ -89,13 +90,18 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     retried: Retried | None
     revoked: Revoked | None
     rejected: Rejected | None
-    custom: Custom | None
-    deliveries: int
-    executions: int
-    retries_seen: int
-    successes: int
-    #: The task that sent this one.
-    parent_link: str | None
+
+    @property
+    def state(self) -> str:
+        """The furthest the task got."""
+        if isinstance(self.decided_by, Custom):
+            return self.decided_by.subject.upper()
+        return PENDING if self.decided_by is None else _STATE[type(self.decided_by)]
+
+    @property
+    def custom(self) -> Custom | None:
+        """The last custom event, whether or not it gives the state."""
+        return speaker(all_of(Custom, self.history))
 
     @property
     def raised(self) -> Failed | Retried | None:
@@ -108,6 +114,11 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
         return self.received or self.sent
 
     @property
+    def name(self) -> str | None:
+        """The name of the task."""
+        return None if self.description is None else self.description.name
+
+    @property
     def worker(self) -> str | None:
         """The node that has, or had, the task; None while only a client spoke of it."""
         if isinstance(self.decided_by, Succeeded | Failed | Revoked | Retried) or self.received is None:
@@ -115,12 +126,22 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
         return self.received.hostname
 
     @property
+    def parent_link(self) -> str | None:
+        """The task that sent this one, as the latest attempt that names another task has it."""
+        # Celery: a retry names the task as its own parent; an earlier attempt knows better.
+        told = [e for e in self.history if isinstance(e, Described) and e.parent_id not in {None, e.uuid}]
+        parent = max(told, key=lambda e: (e.retries, task_key(e)), default=None)
+        return None if parent is None else parent.parent_id
+
+    @property
     def conflict(self) -> bool:
         """Whether the task ended in two ways, or twice."""
         if self.succeeded is None and self.failed is None:
             return False
-        gave_up = self.received is not None and self.retries_seen > self.received.retries
-        return gave_up or self.successes > 1 or (self.succeeded is not None and self.failed is not None)
+        if self.succeeded is not None and self.failed is not None:
+            return True
+        gave_up = self.received is not None and _gave_up(self.received, all_of(Retried, self.history))
+        return gave_up or len(all_of(Succeeded, self.history)) > 1
 
     @property
     def phase(self) -> str:
@@ -142,98 +163,59 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
 
 def read(history: History) -> Facts:
     """Read the facts from the events of one task."""
-    groups: dict[type[TaskEvent], list[TaskEvent]] = {}
-    for event in history:
-        groups.setdefault(type(event), []).append(event)
-
-    receipts = _of(Received, groups)
-    starts = _of(Started, groups)
-    customs = [e for e in _of(Custom, groups) if e.subject.upper() not in _BUILT_IN]
-    successes = _of(Succeeded, groups)
-    retries = _of(Retried, groups)
-    sends = _of(Sent, groups)
-    sent = speaker(sends)
-    received = speaker(receipts)
-    succeeded = speaker(successes)
-    failed = speaker(_of(Failed, groups))
-    revoked = speaker(_of(Revoked, groups))
-    rejected = speaker(_of(Rejected, groups))
-    retried = speaker(retries)
-
-    decided_by = (
-        succeeded
-        or failed
-        or revoked
-        or _open_attempt(received, receipts, starts, customs, retries)
-        or _without_receipt(received, starts, customs, retries)
-        or rejected
-        or sent
-    )
+    # Events are in order, so the last of a type is what stays under it.
+    last: dict[type[TaskEvent], Any] = {type(event): event for event in history}
+    received: Received | None = last.get(Received)
+    sent: Sent | None = last.get(Sent)
+    if len(history) > len(last):
+        received = speaker(all_of(Received, history))
+        sent = speaker(all_of(Sent, history))
+    decided_by = last.get(Succeeded) or last.get(Failed) or last.get(Revoked)
+    if decided_by is None:
+        attempt = _without_receipt(history) if received is None else _open_attempt(history, received)
+        decided_by = attempt or last.get(Rejected) or sent
     return Facts(
-        state=_state_of(decided_by),
-        decided_by=decided_by,
-        sent=sent,
-        received=received,
-        started=speaker(starts),
-        succeeded=succeeded,
-        failed=failed,
-        retried=retried,
-        revoked=revoked,
-        rejected=rejected,
-        custom=speaker(customs),
-        deliveries=len(receipts),
-        executions=len(starts),
-        retries_seen=len(retries),
-        successes=len(successes),
-        parent_link=_parent_link(received or sent, [*receipts, *sends]),
+        history,
+        decided_by,
+        sent,
+        received,
+        last.get(Started),
+        last.get(Succeeded),
+        last.get(Failed),
+        last.get(Retried),
+        last.get(Revoked),
+        last.get(Rejected),
     )
 
 
-def _of(kind: type[_E], groups: dict[type[TaskEvent], list[TaskEvent]]) -> list[_E]:
-    return cast("list[_E]", groups.get(kind, []))
+def all_of(kind: type[_E], history: History) -> list[_E]:
+    """Return the events of one type, in task order."""
+    return [event for event in history if type(event) is kind]
 
 
-def _open_attempt(
-    received: Received | None,
-    receipts: Sequence[Received],
-    starts: Sequence[Started],
-    customs: Sequence[Custom],
-    retries: Sequence[Retried],
-) -> TaskEvent | None:
-    """Return the event that decides an attempt that has not ended, if its number is known."""
-    if received is None:
-        return None
+def _open_attempt(history: History, received: Received) -> TaskEvent:
+    """Return the event that decides the attempt that ``received`` began."""
+    retries = all_of(Retried, history)
     if _gave_up(received, retries):
         return retries[-1]
-    live = [e for e in receipts if e.retries == received.retries]
-    for custom in reversed(customs):
+    live = [e for e in all_of(Received, history) if e.retries == received.retries]
+    for custom in reversed(_custom_states(history)):
         if any(e.hostname == custom.hostname and custom.timestamp >= e.timestamp for e in live):
             return custom
-    for start in reversed(starts):
+    for start in reversed(all_of(Started, history)):
         if any(_same_process(start, e) and _follows(start, e) for e in live):
             return start
     return received
 
 
-def _without_receipt(
-    received: Received | None,
-    starts: Sequence[Started],
-    customs: Sequence[Custom],
-    retries: Sequence[Retried],
-) -> TaskEvent | None:
-    """Return the latest event when no receipt tells the attempt; time is all there is."""
-    if received is not None:
-        return None
-    last: list[TaskEvent] = [*starts[-1:], *customs[-1:], *retries[-1:]]
-    return max(last, key=task_key, default=None)
+def _without_receipt(history: History) -> TaskEvent | None:
+    """Return the latest event when no receipt tells the attempt: time is all there is."""
+    open_ended = (*all_of(Started, history), *all_of(Retried, history), *_custom_states(history))
+    return max(open_ended, key=task_key, default=None)
 
 
-def _parent_link(description: Received | Sent | None, told: Sequence[Received | Sent]) -> str | None:
-    if description is None or description.parent_id != description.uuid:
-        return None if description is None else description.parent_id
-    # Celery: a retry names the task as its own parent; an earlier attempt knows better.
-    others = [e for e in told if e.parent_id not in {None, e.uuid}]
-    return max(others, key=lambda e: (e.retries, task_key(e))).parent_id if others else None
+def _custom_states(history: History) -> list[Custom]:
+    return [event for event in all_of(Custom, history) if event.subject.upper() not in _BUILT_IN]
 
 
 def _gave_up(received: Received, retries: Sequence[Retried]) -> bool:
@@ -254,9 +236,3 @@ def _follows(start: Started, receipt: Received) -> bool:
     if abs(start.clock - receipt.clock) > NEW_INCARNATION and later != (start.clock > receipt.clock):
         return later
     return start.clock > receipt.clock
-
-
-def _state_of(event: TaskEvent | None) -> str:
-    if isinstance(event, Custom):
-        return event.subject.upper()
-    return PENDING if event is None else _STATE[type(event)]

@@ -72,9 +72,22 @@ _PAYLOAD: Final[dict[type[TaskEvent], dict[str, None]]] = {
 
 def add(history: History, event: TaskEvent) -> History:
     """Return the history with one more event in it."""
-    # The usual case: events come in order, and few.
-    if not history or (event.timestamp > history[-1].timestamp and len(history) < FULL_EVENTS):
-        return (*history, event)
+    if not history:
+        return (event,)
+    place = len(history)
+    if place < FULL_EVENTS:
+        # The usual case: few events, mostly in order, none at the same instant.
+        moment = event.timestamp
+        while place and history[place - 1].timestamp > moment:
+            place -= 1
+        if not place or history[place - 1].timestamp < moment:
+            # Sums of tuples: unpacking makes a list first, and this is the hot path.
+            tail = history[place:]
+            return history[:place] + (event,) + tail if tail else history + (event,)  # noqa: RUF005
+    return _insert(history, event)
+
+
+def _insert(history: History, event: TaskEvent) -> History:
     key = task_key(event)
     place = bisect_left(history, key, key=task_key)
     after = place

@@ -1,7 +1,7 @@
 """The cluster: its workers and its tasks, from events in any order."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nlargest, nsmallest
 from itertools import islice
 from operator import attrgetter
@@ -9,10 +9,9 @@ from sys import intern
 
 from msgspec.structs import force_setattr
 
-from celeriac.core.index import Index
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
-from celeriac.model.events import Described, Event, Received, Sent, TaskEvent, WorkerEvent
+from celeriac.model.events import Event, Received, Sent, TaskEvent, WorkerEvent
 from celeriac.model.states import READY_STATES
 
 __all__ = ["ClusterState"]
@@ -21,24 +20,21 @@ __all__ = ["ClusterState"]
 _by_time = attrgetter("latest.clock", "latest.timestamp", "latest.hostname", "latest.pid", "uuid")
 
 
-class TaskView:
-    """The tasks under each key of an index: ``view[key]`` as a set, ``view(key)`` newest first."""
+class TaskView(Mapping[str, set[Task]]):
+    """Tasks by one of their attributes: ``view[key]`` as a set, ``view(key)`` newest first."""
 
-    def __init__(self, state: "ClusterState", index: Index) -> None:
-        self._state = state
-        self._index = index
+    def __init__(self, tasks: Mapping[str, Task], attribute: Callable[[Task], str | None]) -> None:
+        self._tasks = tasks
+        self._attribute = attribute
 
     def __getitem__(self, key: str) -> set[Task]:
-        return {self._state.tasks[task_id] for task_id in self._index.get(key, ())}
+        return {task for task in self._tasks.values() if self._attribute(task) == key}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._index)
+        return iter({key for task in self._tasks.values() if (key := self._attribute(task)) is not None})
 
     def __len__(self) -> int:
-        return len(self._index)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._index
+        return sum(1 for _ in self)
 
     def __call__(
         self, key: str, limit: int | None = None, reverse: bool = True
@@ -74,11 +70,10 @@ class ClusterState:
         #: How many tasks were received, duplicates included.
         self.task_count = 0
         self._now = now
-        self._by_type = Index()
-        self._by_worker = Index()
-        self._by_parent = Index()
-        self.tasks_by_type = TaskView(self, self._by_type)
-        self.tasks_by_worker = TaskView(self, self._by_worker)
+        #: The ids of the tasks in memory by the task that sent them, itself in memory or not.
+        self._children: dict[str, set[str]] = {}
+        self.tasks_by_type = TaskView(self.tasks, attrgetter("name"))
+        self.tasks_by_worker = TaskView(self.tasks, attrgetter("host"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: events={self.event_count} tasks={self.task_count}>"
@@ -86,13 +81,30 @@ class ClusterState:
     def apply(self, event: Event) -> tuple[Task | Worker, bool] | None:
         """Take one event; return what it is about, and whether that is new to us."""
         self.event_count += 1
-        if isinstance(event, TaskEvent):
-            return self._apply_task(event)
-        if isinstance(event, WorkerEvent):
-            return self._apply_worker(event)
-        if event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
+        if not isinstance(event, TaskEvent):
+            return self._apply_other(event)
+        uuid, hostname = event.uuid, event.hostname
+        task = self.tasks.get(uuid)
+        created = task is None
+        if task is None:
+            task = self._add_task(uuid)
+        else:
+            self.tasks.move_to_end(uuid)
+            # Equal text, one copy: the events of a task share its id, those of a node its name.
+            force_setattr(event, "uuid", task.uuid)
+        if type(event) is Sent:
+            force_setattr(event, "hostname", intern(hostname))
+        else:
+            worker = self.workers.get(hostname) or self._add_worker(hostname)
+            force_setattr(event, "hostname", worker.hostname)
             worker.see(event)
-        return None
+            if type(event) is Received:
+                self.task_count += 1
+        parent = task.parent_link
+        task.apply(event)
+        if task.parent_link is not parent:
+            self._move_child(uuid, old=parent, new=task.parent_link)
+        return task, created
 
     # -- what people ask
 
@@ -108,7 +120,7 @@ class ClusterState:
 
     def task_types(self) -> list[str]:
         """Return the names of the tasks in memory, sorted."""
-        return sorted(self._by_type)
+        return sorted(self.tasks_by_type)
 
     def alive_workers(self) -> Iterator[Worker]:
         """Yield the workers heard of within their window."""
@@ -116,7 +128,7 @@ class ClusterState:
 
     def children_of(self, uuid: str) -> set[Task]:
         """Return the tasks in memory that the task ``uuid`` sent, itself in memory or not."""
-        return {self.tasks[child] for child in self._by_parent.get(uuid, ())}
+        return {self.tasks[child] for child in self._children.get(uuid, ())}
 
     # -- what people do
 
@@ -124,7 +136,7 @@ class ClusterState:
         """Forget the tasks that have ended; with ``ready`` false, all of them."""
         for task in list(self.tasks.values()):
             if not ready or task.state in READY_STATES:
-                self._forget(task)
+                self._forget(task.uuid)
 
     def clear(self, ready: bool = True) -> None:
         """Forget the workers, the counts, and the tasks as :meth:`clear_tasks` does."""
@@ -135,63 +147,46 @@ class ClusterState:
 
     # -- tasks
 
-    def _apply_task(self, event: TaskEvent) -> tuple[Task, bool]:
-        task = self.tasks.get(event.uuid)
-        created = task is None
-        if task is None:
-            task = self.tasks[event.uuid] = Task(event.uuid, self)
-            if len(self.tasks) > self.max_tasks_in_memory:
-                self._forget(next(iter(self.tasks.values())))
-        else:
-            self.tasks.move_to_end(task.uuid)
-            # Equal text, one copy: the events of a task share its id.
-            force_setattr(event, "uuid", task.uuid)
-        if isinstance(event, Sent):
-            force_setattr(event, "hostname", intern(event.hostname))
-        else:
-            worker = self._worker(event.hostname)
-            force_setattr(event, "hostname", worker.hostname)
-            worker.see(event)
-        task.apply(event)
-        self._index(task, event)
-        return task, created
+    def _add_task(self, uuid: str) -> Task:
+        task = self.tasks[uuid] = Task(uuid, self)
+        if len(self.tasks) > self.max_tasks_in_memory:
+            self._forget(next(iter(self.tasks)))
+        return task
 
-    def _index(self, task: Task, event: TaskEvent) -> None:
-        """File the task under its name, worker and parent, if the event may have changed them."""
-        is_moved = event.hostname is not task.host and not isinstance(event, Sent)
-        if isinstance(event, Described):
-            if event.name == task.name:
-                force_setattr(event, "name", task.name)
-            is_moved = is_moved or event.name != task.name or event.parent_id != task.parent_link
-            self.task_count += isinstance(event, Received)
-        if is_moved:
-            facts = task.facts
-            name = None if facts.description is None else facts.description.name
-            self._file(task, name=name, host=facts.worker, parent=facts.parent_link)
+    def _forget(self, uuid: str) -> None:
+        task = self.tasks.pop(uuid)
+        self._move_child(uuid, old=task.parent_link, new=None)
 
-    def _file(self, task: Task, *, name: str | None, host: str | None, parent: str | None) -> None:
-        self._by_type.move(task.uuid, old=task.name, new=name)
-        self._by_worker.move(task.uuid, old=task.host, new=host)
-        self._by_parent.move(task.uuid, old=task.parent_link, new=parent)
-        task.name, task.host, task.parent_link = name, host, parent
-
-    def _forget(self, task: Task) -> None:
-        del self.tasks[task.uuid]
-        self._file(task, name=None, host=None, parent=None)
+    def _move_child(self, uuid: str, *, old: str | None, new: str | None) -> None:
+        """Keep the children of each task; a task without children has no entry, so none is left behind."""
+        if old is not None:
+            siblings = self._children[old]
+            siblings.remove(uuid)
+            if not siblings:
+                del self._children[old]
+        if new is not None:
+            self._children.setdefault(new, set()).add(uuid)
 
     # -- workers
 
-    def _worker(self, hostname: str) -> Worker:
-        worker = self.workers.get(hostname)
-        if worker is None:
-            worker = self.workers[hostname] = Worker(hostname, now=self._now)
-            if len(self.workers) > self.max_workers_in_memory:
-                self.workers.popitem(last=False)
+    def _add_worker(self, hostname: str) -> Worker:
+        worker = self.workers[hostname] = Worker(hostname, now=self._now)
+        if len(self.workers) > self.max_workers_in_memory:
+            self.workers.popitem(last=False)
         return worker
 
+    def _apply_other(self, event: Event) -> tuple[Worker, bool] | None:
+        if isinstance(event, WorkerEvent):
+            return self._apply_worker(event)
+        if event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
+            worker.see(event)
+        return None
+
     def _apply_worker(self, event: WorkerEvent) -> tuple[Worker, bool]:
-        created = event.hostname not in self.workers
-        worker = self._worker(event.hostname)
+        worker = self.workers.get(event.hostname)
+        created = worker is None
+        if worker is None:
+            worker = self._add_worker(event.hostname)
         self.workers.move_to_end(worker.hostname)
         was_member, old_pid = worker.is_member, worker.pid
         worker.receive(event)

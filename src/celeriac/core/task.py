@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
+from msgspec.structs import force_setattr
+
 from celeriac.core import facts, history
+from celeriac.core.history import FULL_EVENTS
 from celeriac.core.order import display_key
 from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import Described, Received, Sent, Started
 from celeriac.model.states import READY_STATES
 
 if TYPE_CHECKING:
@@ -73,9 +77,12 @@ class Task:
         self.history: history.History = ()
         #: The latest event in display order.
         self.latest: TaskEvent | None = None
-        # What the cluster state indexes the task by; read from the facts.
+        # Facts that lists are filtered by, kept up to date: to read those of a million tasks
+        # for one list would take seconds.
         self.name: str | None = None
+        #: The node name of the worker that has, or had, the task.
         self.host: str | None = None
+        #: The task that sent it. Unlike ``parent_id`` a retry does not hide it.
         self.parent_link: str | None = None
         self._facts: facts.Facts | None = None
 
@@ -90,15 +97,33 @@ class Task:
 
     def apply(self, event: TaskEvent) -> None:
         """Take one more event of this task."""
-        self.history = history.add(self.history, event)
+        past, latest, kind = self.history, self.latest, type(event)
+        if past and event.timestamp > past[-1].timestamp and len(past) < FULL_EVENTS:
+            self.history = past + (event,)  # noqa: RUF005 - in order, the usual case: no call, no list
+        else:
+            self.history = history.add(past, event)
         self._facts = None
-        latest = self.latest
         if (
             latest is None
             or event.clock > latest.clock
             or (event.clock == latest.clock and display_key(event) > display_key(latest))
         ):
             self.latest = event
+        if event.hostname is not self.host and kind is not Sent:
+            # The first worker to speak of it has it; of two, the facts tell which.
+            self.host = event.hostname if self.host is None else self.facts.worker
+        if kind is Received or kind is Sent:
+            self._describe(event, past)  # type: ignore[arg-type]  # told by kind: isinstance is slower
+
+    def _describe(self, event: Described, past: history.History) -> None:
+        if event.name == self.name:
+            force_setattr(event, "name", self.name)  # equal text, one copy
+        elif not past:
+            self.name = event.name
+        else:
+            self.name = self.facts.name
+        if event.parent_id is not None and event.parent_id not in (self.uuid, self.parent_link):
+            self.parent_link = self.facts.parent_link if self.parent_link else event.parent_id
 
     @property
     def facts(self) -> facts.Facts:
@@ -168,12 +193,12 @@ class Task:
     @property
     def deliveries(self) -> int:
         """How often a worker received it."""
-        return self.facts.deliveries
+        return len(facts.all_of(Received, self.history))
 
     @property
     def executions(self) -> int:
         """How often a worker started it."""
-        return self.facts.executions
+        return len(facts.all_of(Started, self.history))
 
     @property
     def redelivered(self) -> bool:

@@ -35,8 +35,8 @@ class Worker:
     expire_window: ClassVar[float] = HEARTBEAT_EXPIRE_WINDOW
 
     __slots__ = (
-        *_fields, "timestamp", "utcoffset", "drift", "drift_told", "is_member",
-        "_left_clock", "_now", "_seen_at", "__weakref__",
+        *_fields, "timestamp", "utcoffset", "drift", "drift_told", "has_left", "is_member",
+        "_now", "_seen_at", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, hostname: str, *, now: Callable[[], float]) -> None:
@@ -60,8 +60,9 @@ class Worker:
         self.drift_told = False
         #: Whether it announced itself and has not left.
         self.is_member = False
+        #: Whether it said farewell, and nothing later.
+        self.has_left = False
         self._seen_at = 0.0
-        self._left_clock = NO_CLOCK
         self._now = now
 
     def __repr__(self) -> str:
@@ -100,25 +101,21 @@ class Worker:
         return self.drift is not None and abs(self.drift) > HEARTBEAT_DRIFT_MAX
 
     def see(self, event: Event) -> None:
-        """Take any event as a sign of life."""
+        """Take any event as a sign of life; but who left comes back only by saying so."""
         seen_at = event.local_received
-        if seen_at is not None and seen_at > self._seen_at and not self._is_stale(event):
+        if seen_at is not None and seen_at > self._seen_at and not self.has_left:
             self._seen_at = seen_at
 
     def receive(self, event: WorkerEvent) -> None:
         """Take what the worker says of itself."""
-        if self._is_stale(event):
-            return
-        if self._is_news(event):
+        is_news = self._is_news(event)
+        if is_news:
             self._describe(event)
-            if isinstance(event, WorkerOffline):
+        if isinstance(event, WorkerOffline):
+            if is_news:
                 self._leave()
-                return
-        self._beat(event)
-
-    def _is_stale(self, event: Event) -> bool:
-        """Tell whether an event is older than the worker's own farewell."""
-        return self._left_clock > event.clock > NO_CLOCK and event.pid == self.pid
+        elif is_news or not self.has_left:
+            self._beat(event)
 
     def _is_news(self, event: WorkerEvent) -> bool:
         """Tell whether an event is later than what we know: by clock in one process, else by time."""
@@ -139,16 +136,14 @@ class Worker:
         self.timestamp, self.utcoffset = event.timestamp, event.utcoffset
 
     def _leave(self) -> None:
+        self.has_left = True
         self.is_member = False
         self.heartbeats.clear()
         self._seen_at = 0.0
-        self._left_clock = self.clock
 
     def _beat(self, event: WorkerEvent) -> None:
-        if isinstance(event, WorkerOffline):
-            return
+        self.has_left = False
         self.is_member = True
-        self._left_clock = NO_CLOCK
         if event.local_received is None:
             return
         self.see(event)

@@ -67,6 +67,20 @@ class State(ClusterState):
             about = self.apply(record)
             return None if about is None else (about, record.subject)
 
+    def receive(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
+        """Take a message body as a broker delivers it, one event or a batch; return its records.
+
+        ``received_at`` is when it came, by our clock. Without it no worker counts as alive,
+        which is right for a body out of a file.
+        """
+        events = self.gate.decode(body, received_at=received_at)
+        with self._mutex:
+            for event in events:
+                if self.event_callback is not None:
+                    self.event_callback(self, event)
+                self.apply(event)
+        return events
+
     def freeze_while(
         self, function: Callable[..., _T], *args: Any, clear_after: bool = False, **kwargs: Any
     ) -> _T:

@@ -8,7 +8,7 @@ enforces types and ranges by itself; everything else is looked at field by field
 
 import json
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
@@ -42,9 +42,9 @@ _IDENTITY: Final = ("hostname", "uuid")
 #: How much of a refused body its digest covers.
 _DIGEST_BYTES: Final = 64 * 1024
 
-_decode_known = msgspec.json.Decoder(AnyTaskEvent | AnyWorkerEvent).decode
-_decode_known_batch = msgspec.json.Decoder(list[AnyTaskEvent | AnyWorkerEvent]).decode
-_decode_raw_batch = msgspec.json.Decoder(list[Raw]).decode
+_Known = AnyTaskEvent | AnyWorkerEvent
+_decode_known: Final[Callable[[bytes | str], Any]] = msgspec.json.Decoder(_Known | list[_Known]).decode
+_split_known = msgspec.json.Decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 
 _TOO_ODD = (DecodeError, ValidationError, RecursionError)
@@ -75,26 +75,31 @@ class Gate:
     """Turns whatever a peer sent into records, and counts what it refuses."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits = limits or Limits()
         #: Bodies and events not taken, by reason.
         self.refused: Counter[str] = Counter()
         #: Fields dropped or neutralised in events that were taken, by field.
         self.mended: Counter[str] = Counter()
-        self.quarantine: deque[Quarantined] = deque(maxlen=self.limits.quarantine)
+        # A body no longer than this breaks no limit on sizes, whatever is in it: an event takes
+        # at least 20 bytes of it, and a text in it is shorter than the whole.
+        self._plain_bytes = min(
+            limits.text_chars, limits.event_bytes, limits.body_bytes, limits.batch_events * 20
+        )
+        self._future = limits.future
+        self.quarantine: deque[Quarantined] = deque(maxlen=limits.quarantine)
 
     def decode(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
         """Read a message body: one event, a batch of them, or nothing that can be taken."""
-        if isinstance(body, str):
-            body = body.encode("utf-8", "surrogatepass")
         try:
-            events = self._decode_batch(body) if body[:1] == b"[" else [self._decode_one(body)]
-        except PeerError as error:
-            self._refuse(error, body)
-            return []
+            decoded: Any = _decode_known(body) if len(body) <= self._plain_bytes else self._decode_odd(body)
+        except _TOO_ODD:
+            decoded = self._decode_odd(body)
+        events: list[Event] = decoded if type(decoded) is list else [decoded]
         for event in events:
             # Whatever the peer wrote there: only a receiver knows.
             force_setattr(event, "local_received", received_at)
-            self._check_future(event)
+            if received_at is not None and event.timestamp > received_at + self._future:
+                self._mend_future(event)
         return events
 
     def convert(self, body: object) -> Event | None:
@@ -109,48 +114,46 @@ class Gate:
         except PeerError as error:
             self._refuse(error, b"")
             return None
-        self._check_future(event)
+        received_at = event.local_received
+        if received_at is not None and event.timestamp > received_at + self.limits.future:
+            self._mend_future(event)
         return event
 
-    # -- the fast path
+    def _decode_odd(self, body: bytes | str) -> list[Event]:
+        """Read a body that is not plainly an event we know, or a batch of them."""
+        body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+        try:
+            if body.lstrip()[:1] != b"[":
+                return [self._decode_event(body)]
+            parts = self._split_batch(body)
+        except PeerError as error:
+            self._refuse(error, body)
+            return []
+        return [event for part in parts if (event := self._decode_part(part)) is not None]
 
-    def _decode_one(self, body: bytes) -> Event:
-        if len(body) > self.limits.event_bytes:
-            raise PeerError("event-size")
-        # A body shorter than a text may be holds no text that is too long.
-        if len(body) <= self.limits.text_chars:
-            try:
-                return cast("Event", _decode_known(body))
-            except _TOO_ODD:
-                pass
-        return self._convert_any(_decode_leniently(body))
-
-    def _decode_batch(self, body: bytes) -> list[Event]:
+    def _split_batch(self, body: bytes) -> list[Any]:
         if len(body) > self.limits.body_bytes:
             raise PeerError("body-size")
-        if len(body) <= self.limits.text_chars:
-            try:
-                return self._within_batch(cast("list[Event]", _decode_known_batch(body)))
-            except _TOO_ODD:
-                pass
         try:
-            parts: list[object] = self._within_batch([bytes(part) for part in _decode_raw_batch(body)])
+            parts: list[Any] = [bytes(part) for part in _split_known(body)]
         except _TOO_ODD:
-            parts = self._within_batch(cast("list[object]", _decode_leniently(body)))
-        return [event for part in parts if (event := self._decode_part(part)) is not None]
+            parts = cast("list[Any]", _decode_leniently(body))
+        if len(parts) > self.limits.batch_events:
+            raise PeerError("batch")
+        return parts
 
     def _decode_part(self, part: object) -> Event | None:
         """Read one event of a batch: a bad one does not spoil the others."""
         try:
-            return self._decode_one(part) if isinstance(part, bytes) else self._convert_any(part)
+            return self._decode_event(part) if isinstance(part, bytes) else self._convert_any(part)
         except PeerError as error:
             self._refuse(error, part if isinstance(part, bytes) else b"")
             return None
 
-    def _within_batch(self, parts: list[Any]) -> list[Any]:
-        if len(parts) > self.limits.batch_events:
-            raise PeerError("batch")
-        return parts
+    def _decode_event(self, body: bytes) -> Event:
+        if len(body) > self.limits.event_bytes:
+            raise PeerError("event-size")
+        return self._convert_any(_decode_leniently(body))
 
     def _convert_known(self, body: object) -> Event | None:
         if type(body) is not dict:
@@ -158,7 +161,9 @@ class Gate:
         try:
             kind = EVENT_CLASSES[body["type"]]
             for value in body.values():
-                if type(value) is str and not is_clean_text(value, self.limits):
+                # Short and plain, as nearly all are, or else looked at closely.
+                is_plain = type(value) is not str or (value.isascii() and len(value) <= self._plain_bytes)
+                if not is_plain and not is_clean_text(value, self.limits):
                     return None
             return msgspec.convert(body, kind)
         except (KeyError, TypeError, ValidationError):
@@ -214,11 +219,9 @@ class Gate:
             if name not in _IDENTITY and name not in _NEUTRAL:  # these are counted when found missing
                 self.mended[name] += 1
 
-    def _check_future(self, event: Event) -> None:
-        received_at = event.local_received
-        if received_at is not None and event.timestamp > received_at + self.limits.future:
-            self.mended["timestamp"] += 1
-            force_setattr(event, "timestamp", 0.0)
+    def _mend_future(self, event: Event) -> None:
+        self.mended["timestamp"] += 1
+        force_setattr(event, "timestamp", 0.0)
 
     def _refuse(self, error: PeerError, body: bytes) -> None:
         reason = str(error)

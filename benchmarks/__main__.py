@@ -1,0 +1,22 @@
+"""Run one benchmark: ``python -m benchmarks NAME``."""
+
+import sys
+from importlib import import_module
+
+from benchmarks.report import show
+
+NAMES = {"fold": "events to cluster state, beside Celery's State"}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmark named in the arguments."""
+    if len(arguments) != 1 or arguments[0] not in NAMES:
+        print("usage: make bench NAME=…", *(f"  {name:<8} {what}" for name, what in NAMES.items()), sep="\n")
+        return 2
+    (name,) = arguments
+    show(name, import_module(f"benchmarks.{name}").run())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
