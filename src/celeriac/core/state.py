@@ -78,11 +78,14 @@ class ClusterState:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: events={self.event_count} tasks={self.task_count}>"
 
-    def apply(self, event: Event) -> tuple[Task | Worker, bool] | None:
-        """Take one event; return what it is about, and whether that is new to us."""
+    def apply(self, event: Event, received_at: float | None = None) -> tuple[Task | Worker, bool] | None:
+        """Take one event, and when it came; return what it is about, and whether that is new to us.
+
+        Without a time of receipt it is no sign of life: it may be long past.
+        """
         self.event_count += 1
         if not isinstance(event, TaskEvent):
-            return self._apply_other(event)
+            return self._apply_other(event, received_at)
         uuid, hostname = event.uuid, event.hostname
         task = self.tasks.get(uuid)
         created = task is None
@@ -90,14 +93,12 @@ class ClusterState:
             task = self._add_task(uuid)
         else:
             self.tasks.move_to_end(uuid)
-            # Equal text, one copy: the events of a task share its id, those of a node its name.
             force_setattr(event, "uuid", task.uuid)
         if type(event) is Sent:
             force_setattr(event, "hostname", intern(hostname))
         else:
             worker = self.workers.get(hostname) or self._add_worker(hostname)
-            force_setattr(event, "hostname", worker.hostname)
-            worker.see(event)
+            worker.own(event, received_at)
             if type(event) is Received:
                 self.task_count += 1
         parent = task.parent_link
@@ -175,21 +176,21 @@ class ClusterState:
             self.workers.popitem(last=False)
         return worker
 
-    def _apply_other(self, event: Event) -> tuple[Worker, bool] | None:
+    def _apply_other(self, event: Event, received_at: float | None) -> tuple[Worker, bool] | None:
         if isinstance(event, WorkerEvent):
-            return self._apply_worker(event)
+            return self._apply_worker(event, received_at)
         if event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
-            worker.see(event)
+            worker.see(received_at)
         return None
 
-    def _apply_worker(self, event: WorkerEvent) -> tuple[Worker, bool]:
+    def _apply_worker(self, event: WorkerEvent, received_at: float | None) -> tuple[Worker, bool]:
         worker = self.workers.get(event.hostname)
         created = worker is None
         if worker is None:
             worker = self._add_worker(event.hostname)
         self.workers.move_to_end(worker.hostname)
         was_member, old_pid = worker.is_member, worker.pid
-        worker.receive(event)
+        worker.receive(event, received_at)
         if worker.is_drifting and not worker.drift_told:
             worker.drift_told = True
             if self.on_drift is not None:

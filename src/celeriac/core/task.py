@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr
 from celeriac.core import facts, history
 from celeriac.core.history import FULL_EVENTS
 from celeriac.core.order import display_key
+from celeriac.core.share import share_description
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Described, Received, Sent, Started
 from celeriac.model.states import READY_STATES
@@ -116,9 +117,10 @@ class Task:
             self._describe(event, past)  # type: ignore[arg-type]  # told by kind: isinstance is slower
 
     def _describe(self, event: Described, past: history.History) -> None:
+        share_description(event, self.uuid, past[0] if past else None)
         if event.name == self.name:
             force_setattr(event, "name", self.name)  # equal text, one copy
-        elif not past:
+        elif not any(isinstance(e, Described) for e in past):
             self.name = event.name
         else:
             self.name = self.facts.name

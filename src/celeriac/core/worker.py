@@ -4,8 +4,10 @@ from bisect import insort
 from collections.abc import Callable
 from typing import ClassVar, Final
 
+from msgspec.structs import force_setattr
+
 from celeriac.model.clock import NO_CLOCK
-from celeriac.model.events import Event, WorkerEvent, WorkerOffline
+from celeriac.model.events import TaskEvent, WorkerEvent, WorkerOffline
 
 __all__ = ["HEARTBEATS_KEPT", "HEARTBEAT_DRIFT_MAX", "HEARTBEAT_EXPIRE_WINDOW", "Worker", "heartbeat_expires"]
 
@@ -100,14 +102,27 @@ class Worker:
         """Whether its clock and ours disagree by more than delivery explains."""
         return self.drift is not None and abs(self.drift) > HEARTBEAT_DRIFT_MAX
 
-    def see(self, event: Event) -> None:
+    def see(self, received_at: float | None) -> None:
         """Take any event as a sign of life; but who left comes back only by saying so."""
-        seen_at = event.local_received
-        if seen_at is not None and seen_at > self._seen_at and not self.has_left:
-            self._seen_at = seen_at
+        if received_at is not None and received_at > self._seen_at and not self.has_left:
+            self._seen_at = received_at
 
-    def receive(self, event: WorkerEvent) -> None:
-        """Take what the worker says of itself."""
+    def own(self, event: TaskEvent, received_at: float | None) -> None:
+        """Take a task event of this worker as a sign of life, and let it share our values.
+
+        See :mod:`celeriac.core.share`. Does what :meth:`see` does, without the call: most
+        events pass here.
+        """
+        if received_at is not None and received_at > self._seen_at and not self.has_left:
+            self._seen_at = received_at
+        force_setattr(event, "hostname", self.hostname)
+        if event.pid == self.pid:
+            force_setattr(event, "pid", self.pid)
+        if event.utcoffset == self.utcoffset:
+            force_setattr(event, "utcoffset", self.utcoffset)
+
+    def receive(self, event: WorkerEvent, received_at: float | None) -> None:
+        """Take what the worker says of itself, and when it came by our clock."""
         is_news = self._is_news(event)
         if is_news:
             self._describe(event)
@@ -115,7 +130,7 @@ class Worker:
             if is_news:
                 self._leave()
         elif is_news or not self.has_left:
-            self._beat(event)
+            self._beat(event, received_at)
 
     def _is_news(self, event: WorkerEvent) -> bool:
         """Tell whether an event is later than what we know: by clock in one process, else by time."""
@@ -141,13 +156,13 @@ class Worker:
         self.heartbeats.clear()
         self._seen_at = 0.0
 
-    def _beat(self, event: WorkerEvent) -> None:
+    def _beat(self, event: WorkerEvent, received_at: float | None) -> None:
         self.has_left = False
         self.is_member = True
-        if event.local_received is None:
+        if received_at is None:
             return
-        self.see(event)
-        insort(self.heartbeats, event.local_received)
+        self.see(received_at)
+        insort(self.heartbeats, received_at)
         del self.heartbeats[:-HEARTBEATS_KEPT]
         if event.timestamp:
-            self.drift = event.local_received - event.timestamp
+            self.drift = received_at - event.timestamp

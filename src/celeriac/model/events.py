@@ -75,7 +75,7 @@ class Event(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=T
     pid: Count = 0
     #: Hours west of UTC at the sender. Shown, never used to shift ``timestamp``.
     utcoffset: UtcOffset = 0
-    #: When the receiver got it, by the receiver's wall clock.
+    #: When the receiver got it, if it is a receiver that wrote it in. A million tasks do without.
     local_received: Timestamp | None = None
     extra: Extra | None = None
 

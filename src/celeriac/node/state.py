@@ -59,12 +59,16 @@ class State(ClusterState):
         is about neither, or that cannot be taken.
         """
         with self._mutex:
-            record = event if isinstance(event, Event) else self.gate.convert(event)
-            if record is None:
-                return None
+            if isinstance(event, Event):
+                record, received_at = event, event.local_received
+            else:
+                converted = self.gate.convert(event)
+                if converted is None:
+                    return None
+                record, received_at = converted
             if self.event_callback is not None:
                 self.event_callback(self, event)
-            about = self.apply(record)
+            about = self.apply(record, received_at)
             return None if about is None else (about, record.subject)
 
     def receive(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
@@ -78,7 +82,7 @@ class State(ClusterState):
             for event in events:
                 if self.event_callback is not None:
                     self.event_callback(self, event)
-                self.apply(event)
+                self.apply(event, received_at)
         return events
 
     def freeze_while(

@@ -89,35 +89,38 @@ class Gate:
         self.quarantine: deque[Quarantined] = deque(maxlen=limits.quarantine)
 
     def decode(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
-        """Read a message body: one event, a batch of them, or nothing that can be taken."""
+        """Read a message body: one event, a batch of them, or nothing that can be taken.
+
+        ``received_at`` is when it came, by our clock; timestamps far beyond it are mended.
+        """
         try:
             decoded: Any = _decode_known(body) if len(body) <= self._plain_bytes else self._decode_odd(body)
         except _TOO_ODD:
             decoded = self._decode_odd(body)
         events: list[Event] = decoded if type(decoded) is list else [decoded]
         for event in events:
-            # Whatever the peer wrote there: only a receiver knows.
-            force_setattr(event, "local_received", received_at)
+            if event.local_received is not None:  # only a receiver knows, and it tells us beside
+                force_setattr(event, "local_received", None)
             if received_at is not None and event.timestamp > received_at + self._future:
                 self._mend_future(event)
         return events
 
-    def convert(self, body: object) -> Event | None:
+    def convert(self, body: object) -> tuple[Event, float | None] | None:
         """Read an event that another library decoded, as a dict; None if it cannot be taken.
 
-        ``local_received`` is trusted: the receiver that made the dict put it in.
+        Returns the record, and the ``local_received`` that the receiver put into the dict.
         """
         try:
-            event = self._convert_known(body)
-            if event is None:
-                event = self._convert_any(body)
+            event = self._convert_known(body) or self._convert_any(body)
         except PeerError as error:
             self._refuse(error, b"")
             return None
         received_at = event.local_received
-        if received_at is not None and event.timestamp > received_at + self.limits.future:
-            self._mend_future(event)
-        return event
+        if received_at is not None:
+            force_setattr(event, "local_received", None)
+            if event.timestamp > received_at + self._future:
+                self._mend_future(event)
+        return event, received_at
 
     def _decode_odd(self, body: bytes | str) -> list[Event]:
         """Read a body that is not plainly an event we know, or a batch of them."""
