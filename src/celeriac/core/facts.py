@@ -121,9 +121,11 @@ class Facts(Struct, frozen=True, gc=False):
     @property
     def worker(self) -> str | None:
         """The node that has, or had, the task; None while only a client spoke of it."""
-        if isinstance(self.decided_by, Succeeded | Failed | Revoked | Retried) or self.received is None:
-            return None if isinstance(self.decided_by, Sent | None) else self.decided_by.hostname
-        return self.received.hostname
+        if isinstance(self.decided_by, Succeeded | Failed | Revoked | Retried):
+            return self.decided_by.hostname
+        if self.received is not None:
+            return self.received.hostname
+        return next((e.hostname for e in reversed(self.history) if type(e) is not Sent), None)
 
     @property
     def parent_link(self) -> str | None:

@@ -123,7 +123,7 @@ def speaker(events: Sequence[_E]) -> _E | None:
     return events[-1] if events else None
 
 
-def _content(event: TaskEvent) -> tuple[bytes, bytes]:
+def _content(event: TaskEvent) -> tuple[bytes, bytes, int]:
     """Encode what the sender said, without what receivers put in.
 
     The part that survives stripping decides first, so that it does not matter
@@ -131,7 +131,7 @@ def _content(event: TaskEvent) -> tuple[bytes, bytes]:
     """
     clock = NO_CLOCK if isinstance(event, Sent) else event.clock
     said = replace(event, clock=clock, local_received=None)
-    return json.encode(_strip(said), order="sorted"), json.encode(said, order="sorted")
+    return json.encode(_strip(said), order="sorted"), json.encode(said, order="sorted"), event.clock
 
 
 def _compact(history: History, event: TaskEvent) -> History:

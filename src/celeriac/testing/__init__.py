@@ -1,1 +1,1 @@
-"""The shipped test kit."""
+"""The shipped test kit: events and histories to test monitors with."""
