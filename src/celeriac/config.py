@@ -17,7 +17,7 @@ DAY = 86_400.0
 class Limits:
     """What one peer may send. Beyond it the message is refused and counted."""
 
-    #: A message body: a full batch of typical events (24 of 600 bytes) is 14 KiB.
+    #: A batch of events: a full one of typical events (24 of 600 bytes) is 14 KiB.
     body_bytes: int = MIB
     #: One event. Celery cuts its reprs at 1,024 characters, so 256 KiB is a long traceback.
     event_bytes: int = 256 * KIB

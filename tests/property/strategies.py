@@ -25,8 +25,7 @@ from celeriac.model.events import (
 
 UUID = "task-1"
 #: Few values, so that events collide in every way they can.
-_SENDERS = {
-    "uuid": st.just(UUID),
+_SENDERS: dict[str, st.SearchStrategy[Any]] = {
     "timestamp": st.sampled_from((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1e9)),
     "clock": st.sampled_from((0, 1, 2, 3, 5000)),
     "hostname": st.sampled_from(("a@x", "b@x", "ü@x")),
@@ -45,22 +44,28 @@ _RAISED = {"exception": _TEXT, "extra": _EXTRA}
 _SUBJECTS = st.sampled_from(("progress", "upload", "cancelled", "success"))
 
 
-def _events(kind: type[TaskEvent], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[TaskEvent]:
-    return st.builds(kind, **{**_SENDERS, **fields})
+_FIELDS: dict[type[TaskEvent], dict[str, st.SearchStrategy[Any]]] = {
+    Sent: _DESCRIBED | {"queue": _TEXT},
+    Received: _DESCRIBED,
+    Started: {"extra": _EXTRA},
+    Succeeded: {"result": _TEXT, "extra": _EXTRA},
+    Failed: _RAISED,
+    Retried: _RAISED,
+    Rejected: {"requeue": st.booleans()},
+    Revoked: {"terminated": st.booleans()},
+    Custom: {"subject": _SUBJECTS, "extra": _EXTRA},
+}
 
 
-task_events: st.SearchStrategy[TaskEvent] = st.one_of(
-    _events(Sent, queue=_TEXT, **_DESCRIBED),
-    _events(Received, **_DESCRIBED),
-    _events(Started, extra=_EXTRA),
-    _events(Succeeded, result=_TEXT, extra=_EXTRA),
-    _events(Failed, **_RAISED),
-    _events(Retried, **_RAISED),
-    _events(Rejected, requeue=st.booleans()),
-    _events(Revoked, terminated=st.booleans()),
-    _events(Custom, subject=_SUBJECTS, extra=_EXTRA),
-)
-event_lists = st.lists(task_events, max_size=30)
+def events_of(uuids: st.SearchStrategy[str]) -> st.SearchStrategy[list[TaskEvent]]:
+    """Return lists of events of the tasks named, some short and some long."""
+    events = st.one_of(
+        *(st.builds(kind, **{**_SENDERS, "uuid": uuids, **fields}) for kind, fields in _FIELDS.items())
+    )
+    return st.one_of(st.lists(events, max_size=8), st.lists(events, min_size=10, max_size=40))
+
+
+event_lists = events_of(st.just(UUID))
 
 
 def fold(events: list[TaskEvent]) -> History:
@@ -85,9 +90,9 @@ def observe(past: History) -> dict[str, object]:
 
 @contextmanager
 def tight_bounds() -> Iterator[None]:
-    """Make the caps so small that a few events reach them."""
-    caps = dict.fromkeys(history.CAPS, 3)
-    with patch.dict(history.CAPS, caps), patch.object(history, "FULL_EVENTS", 4):
+    """Make the bounds so small that a few events reach them; the caps stay the larger ones."""
+    caps = dict.fromkeys(history.CAPS, 4)
+    with patch.dict(history.CAPS, caps), patch.object(history, "FULL_EVENTS", 3):
         yield
 
 

@@ -5,22 +5,16 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from celeriac import State
 from celeriac.core.order import display_key
 from celeriac.model.events import TaskEvent
 from celeriac.model.states import READY_STATES
-from tests.property.strategies import event_lists
+from tests.property.strategies import events_of
 
 Events = list[TaskEvent]
-uuids = st.sampled_from(("task-1", "p", "q", "r", "s"))
 #: Events of several tasks that are each other's parents.
-clusters = event_lists.flatmap(
-    lambda events: st.lists(uuids, min_size=len(events), max_size=len(events)).map(
-        lambda names: [replace(event, uuid=name) for event, name in zip(events, names, strict=True)]
-    )
-)
+clusters = events_of(st.sampled_from(("task-1", "p", "q", "r", "s")))
 
 
 def state_of(events: Sequence[TaskEvent], *, max_tasks: int = 100) -> State:

@@ -137,7 +137,7 @@ class Facts(Struct, frozen=True, gc=False):
 
     @property
     def conflict(self) -> bool:
-        """Whether the task ended in two ways, or twice."""
+        """Whether the task both succeeded and failed, succeeded twice, or ended and was retried."""
         if self.succeeded is None and self.failed is None:
             return False
         if self.succeeded is not None and self.failed is not None:

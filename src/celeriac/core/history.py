@@ -6,9 +6,10 @@ duplicate and every split of the stream, and needs no case analysis on states;
 what the events *mean* is read from it in :mod:`celeriac.core.facts`.
 
 Two bounds keep it small. Past :data:`FULL_EVENTS` events, those that can no longer
-speak for the task lose their payload. Past its cap, an event type keeps its first
-event and its last ones. What is kept in the end depends on the set alone: the
-top k of a union of top ks is the top k of the union.
+speak for the task lose their payload, and custom events that later ones of their
+host outdate are dropped. Past its cap, an event type keeps its first event and its
+last ones. What can be read in the end depends on the set alone: the top k of a
+union of top ks is the top k of the union.
 """
 
 from bisect import bisect_left

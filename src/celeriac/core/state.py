@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from heapq import nlargest, nsmallest
-from itertools import islice
 from operator import attrgetter
 from sys import intern
 
@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
+from celeriac.errors import CallerError
 from celeriac.model.events import Event, Received, Sent, TaskEvent, WorkerEvent
 from celeriac.model.states import READY_STATES
 
@@ -23,15 +24,18 @@ _by_time = attrgetter("latest.clock", "latest.timestamp", "latest.hostname", "la
 class TaskView(Mapping[str, set[Task]]):
     """Tasks by one of their attributes: ``view[key]`` as a set, ``view(key)`` newest first."""
 
-    def __init__(self, tasks: Mapping[str, Task], attribute: Callable[[Task], str | None]) -> None:
-        self._tasks = tasks
+    def __init__(self, state: "ClusterState", attribute: Callable[[Task], str | None]) -> None:
+        self._state = state
         self._attribute = attribute
 
     def __getitem__(self, key: str) -> set[Task]:
-        return {task for task in self._tasks.values() if self._attribute(task) == key}
+        return {task for task in self._state.all_tasks() if self._attribute(task) == key}
+
+    def __contains__(self, key: object) -> bool:
+        return any(self._attribute(task) == key for task in self._state.all_tasks())
 
     def __iter__(self) -> Iterator[str]:
-        return iter({key for task in self._tasks.values() if (key := self._attribute(task)) is not None})
+        return iter({key for task in self._state.all_tasks() if (key := self._attribute(task)) is not None})
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -44,7 +48,7 @@ class TaskView(Mapping[str, set[Task]]):
 
 
 class ClusterState:
-    """What the events of a cluster add up to. Pure: one thread, and time is given.
+    """What the events of a cluster add up to. Time is given, and so is the lock if threads share it.
 
     Tasks and workers are bounded; the ones least recently heard of go first.
     """
@@ -58,7 +62,10 @@ class ClusterState:
         on_node_join: Callable[[Worker], object] | None = None,
         on_node_leave: Callable[[Worker], object] | None = None,
         on_drift: Callable[[Worker], object] | None = None,
+        mutex: AbstractContextManager[object] | None = None,
     ) -> None:
+        if min(max_workers_in_memory, max_tasks_in_memory) < 1:
+            raise CallerError("max_workers_in_memory and max_tasks_in_memory must be at least 1")
         self.max_workers_in_memory = max_workers_in_memory
         self.max_tasks_in_memory = max_tasks_in_memory
         self.on_node_join = on_node_join
@@ -70,10 +77,11 @@ class ClusterState:
         #: How many tasks were received, duplicates included.
         self.task_count = 0
         self._now = now
+        self._mutex = mutex or nullcontext()
         #: The ids of the tasks in memory by the task that sent them, itself in memory or not.
         self._children: dict[str, set[str]] = {}
-        self.tasks_by_type = TaskView(self.tasks, attrgetter("name"))
-        self.tasks_by_worker = TaskView(self.tasks, attrgetter("host"))
+        self.tasks_by_type = TaskView(self, attrgetter("name"))
+        self.tasks_by_worker = TaskView(self, attrgetter("host"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: events={self.event_count} tasks={self.task_count}>"
@@ -81,7 +89,8 @@ class ClusterState:
     def apply(self, event: Event, received_at: float | None = None) -> tuple[Task | Worker, bool] | None:
         """Take one event, and when it came; return what it is about, and whether that is new to us.
 
-        Without a time of receipt it is no sign of life: it may be long past.
+        The caller holds the lock, if there is one. Without a time of receipt it is no sign
+        of life: it may be long past.
         """
         self.event_count += 1
         if not isinstance(event, TaskEvent):
@@ -109,13 +118,18 @@ class ClusterState:
 
     # -- what people ask
 
+    def all_tasks(self) -> list[Task]:
+        """Return the tasks in memory, the least recently heard of first."""
+        with self._mutex:
+            return list(self.tasks.values())
+
     def itertasks(self, limit: int | None = None) -> Iterator[tuple[str, Task]]:
         """Yield ``(uuid, task)``, the least recently heard of first."""
-        return islice(self.tasks.items(), limit)
+        return ((task.uuid, task) for task in self.all_tasks()[:limit])
 
     def tasks_by_time(self, limit: int | None = None, reverse: bool = True) -> Iterator[tuple[str, Task]]:
         """Yield ``(uuid, task)`` in display order, the newest first unless ``reverse`` is false."""
-        return _in_order(self.tasks.values(), limit, newest_first=reverse)
+        return _in_order(self.all_tasks(), limit, newest_first=reverse)
 
     tasks_by_timestamp = tasks_by_time
 
@@ -125,26 +139,31 @@ class ClusterState:
 
     def alive_workers(self) -> Iterator[Worker]:
         """Yield the workers heard of within their window."""
-        return (worker for worker in self.workers.values() if worker.alive)
+        with self._mutex:
+            workers = list(self.workers.values())
+        return (worker for worker in workers if worker.alive)
 
     def children_of(self, uuid: str) -> set[Task]:
         """Return the tasks in memory that the task ``uuid`` sent, itself in memory or not."""
-        return {self.tasks[child] for child in self._children.get(uuid, ())}
+        with self._mutex:
+            return {self.tasks[child] for child in self._children.get(uuid, ())}
 
     # -- what people do
 
     def clear_tasks(self, ready: bool = True) -> None:
         """Forget the tasks that have ended; with ``ready`` false, all of them."""
-        for task in list(self.tasks.values()):
-            if not ready or task.state in READY_STATES:
-                self._forget(task.uuid)
+        with self._mutex:
+            for task in self.all_tasks():
+                if not ready or task.state in READY_STATES:
+                    self._forget(task.uuid)
 
     def clear(self, ready: bool = True) -> None:
         """Forget the workers, the counts, and the tasks as :meth:`clear_tasks` does."""
-        self.workers.clear()
-        self.clear_tasks(ready)
-        self.event_count = 0
-        self.task_count = 0
+        with self._mutex:
+            self.workers.clear()
+            self.clear_tasks(ready)
+            self.event_count = 0
+            self.task_count = 0
 
     # -- tasks
 

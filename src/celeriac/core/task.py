@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, cast, overload
 
 from msgspec.structs import force_setattr
 
@@ -12,7 +12,7 @@ from celeriac.core.history import FULL_EVENTS
 from celeriac.core.order import display_key
 from celeriac.core.share import share_description
 from celeriac.model.clock import NO_CLOCK
-from celeriac.model.events import Described, Received, Sent, Started
+from celeriac.model.events import Custom, Described, Received, Sent, Started
 from celeriac.model.states import READY_STATES
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ __all__ = ["Task"]
 
 _T = TypeVar("_T")
 
+#: Stands where the events of a task name several; no name is empty.
+_SEVERAL: Final = ""
+
 
 class Told(Generic[_T]):
     """An attribute read from the event that speaks for the task: ``Told("succeeded", "result")``."""
@@ -35,7 +38,15 @@ class Told(Generic[_T]):
         self._event = event
         self._field = field
 
-    def __get__(self, task: Task, _: type[Task] | None = None) -> _T | None:
+    @overload
+    def __get__(self, task: None, _: type[Task]) -> Told[_T]: ...
+
+    @overload
+    def __get__(self, task: Task, _: type[Task]) -> _T | None: ...
+
+    def __get__(self, task: Task | None, _: type[Task]) -> Told[_T] | _T | None:
+        if task is None:
+            return self
         return cast("_T | None", getattr(getattr(task.facts, self._event), self._field, None))
 
 
@@ -61,16 +72,9 @@ class Task:
     )  # fmt: skip
 
     __slots__ = (
-        "__weakref__",
-        "_facts",
-        "cluster_state",
-        "history",
-        "host",
-        "latest",
-        "name",
-        "parent_link",
+        "__weakref__", "_facts", "_host", "_name", "cluster_state", "history", "latest", "parent_link",
         "uuid",
-    )
+    )  # fmt: skip
 
     def __init__(self, uuid: str, cluster_state: ClusterState) -> None:
         self.uuid = uuid
@@ -78,11 +82,8 @@ class Task:
         self.history: history.History = ()
         #: The latest event in display order.
         self.latest: TaskEvent | None = None
-        # Facts that lists are filtered by, kept up to date: to read those of a million tasks
-        # for one list would take seconds.
-        self.name: str | None = None
-        #: The node name of the worker that has, or had, the task.
-        self.host: str | None = None
+        self._name: str | None = None
+        self._host: str | None = None
         #: The task that sent it. Unlike ``parent_id`` a retry does not hide it.
         self.parent_link: str | None = None
         self._facts: facts.Facts | None = None
@@ -103,36 +104,52 @@ class Task:
             self.history = past + (event,)  # noqa: RUF005 - in order, the usual case: no call, no list
         else:
             self.history = history.add(past, event)
-        self._facts = None
         if (
             latest is None
             or event.clock > latest.clock
             or (event.clock == latest.clock and display_key(event) > display_key(latest))
         ):
             self.latest = event
-        if event.hostname is not self.host and kind is not Sent:
-            # The first worker to speak of it has it; of two, the facts tell which.
-            self.host = event.hostname if self.host is None else self.facts.worker
+        if event.hostname is not self._host and kind is not Sent:
+            self._host = event.hostname if self._host is None else _SEVERAL
         if kind is Received or kind is Sent:
             self._describe(event, past)  # type: ignore[arg-type]  # told by kind: isinstance is slower
 
     def _describe(self, event: Described, past: history.History) -> None:
         share_description(event, self.uuid, past[0] if past else None)
-        if event.name == self.name:
-            force_setattr(event, "name", self.name)  # equal text, one copy
-        elif not any(isinstance(e, Described) for e in past):
-            self.name = event.name
+        if len(self.history) != len(past) + 1:
+            # The event replaced another, or drove one out: ask the facts from now on.
+            self._name = _SEVERAL
+            self.parent_link = self.facts.parent_link
+        elif event.name == self._name:
+            force_setattr(event, "name", self._name)  # equal text, one copy
+        elif self._name is None and not any(isinstance(e, Described) for e in past):
+            self._name = event.name
         else:
-            self.name = self.facts.name
+            self._name = _SEVERAL
         if event.parent_id is not None and event.parent_id not in (self.uuid, self.parent_link):
             self.parent_link = self.facts.parent_link if self.parent_link else event.parent_id
 
     @property
     def facts(self) -> facts.Facts:
         """The events that speak for the task."""
-        if self._facts is None:
-            self._facts = facts.read(self.history)
-        return self._facts
+        known = self._facts
+        if known is None or known.history is not self.history:
+            known = self._facts = facts.read(self.history)
+        return known
+
+    # The next two are facts that lists are filtered by. Nearly always all events agree on
+    # them, and to read the facts of a million tasks for one list would take seconds.
+
+    @property
+    def name(self) -> str | None:
+        """The name of the task; its shadow name if it has one."""
+        return self.facts.name if self._name is _SEVERAL else self._name
+
+    @property
+    def host(self) -> str | None:
+        """The node name of the worker that has, or had, the task."""
+        return self.facts.worker if self._host is _SEVERAL else self._host
 
     # -- what became of it
 
@@ -177,8 +194,12 @@ class Task:
     rejected = Told[float]("rejected", "timestamp")
 
     def first(self, subject: str) -> float | None:
-        """Return when an event was first told of: ``task.first("received")``."""
-        return next((event.timestamp for event in self.history if event.subject == subject), None)
+        """Return when an event was first told of: ``task.first("received")``.
+
+        Of custom events only the last is kept for sure, so their first is not known.
+        """
+        told = (e.timestamp for e in self.history if e.subject == subject and type(e) is not Custom)
+        return next(told, None)
 
     # -- how often
 
@@ -209,7 +230,7 @@ class Task:
 
     @property
     def conflict(self) -> bool:
-        """Whether it ended in two ways, or twice."""
+        """Whether it both succeeded and failed, succeeded twice, or ended and was retried."""
         return self.facts.conflict
 
     # -- what it is

@@ -45,12 +45,12 @@ class State(ClusterState):
             on_node_join=on_node_join,
             on_node_leave=on_node_leave,
             on_drift=_warn_of_drift,
+            # Re-entrant, so that callbacks may ask the state they are called from.
+            mutex=RLock(),
         )
         #: Called with the state and each event as it was given, before it counts.
         self.event_callback = callback
         self.gate = gate or Gate()
-        # Re-entrant, so that callbacks may ask the state they are called from.
-        self._mutex = RLock()
 
     def event(self, event: Event | Mapping[str, Any]) -> tuple[tuple[Task | Worker, bool], str] | None:
         """Take one event, a record or a dict.
@@ -96,20 +96,10 @@ class State(ClusterState):
                 if clear_after:
                     self.clear()
 
-    def clear(self, ready: bool = True) -> None:
-        """Forget the workers, the counts, and the tasks as :meth:`clear_tasks` does."""
-        with self._mutex:
-            super().clear(ready)
-
-    def clear_tasks(self, ready: bool = True) -> None:
-        """Forget the tasks that have ended; with ``ready`` false, all of them."""
-        with self._mutex:
-            super().clear_tasks(ready)
-
 
 def _warn_of_drift(worker: Worker) -> None:
     logger.warning(
-        "The clocks of %s and this machine disagree by %.0f seconds; check time synchronisation on both.",
+        "The clocks of %r and this machine disagree by %.0f seconds; check time synchronisation on both.",
         worker.hostname,
         abs(worker.drift or 0.0),
     )

@@ -47,7 +47,7 @@ _decode_known: Final[Callable[[bytes | str], Any]] = msgspec.json.Decoder(_Known
 _split_known = msgspec.json.Decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 
-_TOO_ODD = (DecodeError, ValidationError, RecursionError)
+_TOO_ODD = (DecodeError, ValidationError, UnicodeError, RecursionError)
 
 
 def _field_checks(kind: type[Event]) -> dict[str, type[Struct]]:

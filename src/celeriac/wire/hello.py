@@ -1,7 +1,7 @@
 """The revoked ids that nodes tell each other when they meet."""
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import isnan
 
 from celeriac.model.events import MAX_ID_CHARS
 
@@ -36,4 +36,6 @@ def encode_revoked(task_ids: Iterable[str]) -> list[str]:
 
 def _stamp(value: object) -> float:
     stamp = value[0] if isinstance(value, list | tuple) and value else value
-    return stamp if isinstance(stamp, float) and isfinite(stamp) else 0.0
+    if isinstance(stamp, float):
+        return 0.0 if isnan(stamp) else stamp
+    return stamp if isinstance(stamp, int) else 0.0

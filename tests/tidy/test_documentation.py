@@ -1,0 +1,70 @@
+"""What the documentation says is so."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.repository import ROOT, blocks, named, pages, prose
+
+_LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+_ELSEWHERE = ("http://", "https://", "mailto:", "#")
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_every_example_runs_and_prints_what_the_page_shows(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    namespace: dict[str, object] = {"__name__": "__example__"}
+    printed = ""
+
+    for block in blocks(page.read_text()):
+        if block.language == "python":
+            # The blank lines give a traceback the line numbers of the page.
+            code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+            exec(code, namespace)  # noqa: S102 - our own pages
+            printed = capsys.readouterr().out
+        elif block.language == "text" and block.is_adjacent:
+            assert block.code == printed, f"{named(page)}:{block.line}"
+
+
+def test_the_readme_shows_the_example_that_make_up_runs() -> None:
+    example = (ROOT / "examples" / "first_tasks.py").read_text()
+
+    shown = [block.code for block in blocks((ROOT / "README.md").read_text()) if block.language == "python"]
+    makefile = (ROOT / "Makefile").read_text()
+
+    assert shown[0] == example
+    assert "python examples/first_tasks.py" in makefile
+
+
+def test_the_example_prints_tasks() -> None:
+    command = [sys.executable, "examples/first_tasks.py"]
+
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603
+
+    lines = done.stdout.splitlines()
+    assert len(lines) == 11
+    assert all("SUCCESS" in line for line in lines[:10])
+    assert lines[10] == "11619 events, 1796 tasks, 2 workers"
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    text = prose(page.read_text())
+
+    targets = [match["target"] for match in _LINK.finditer(text)]
+    relative = [target for target in targets if not target.startswith(_ELSEWHERE)]
+
+    assert [target for target in relative if not (page.parent / target.partition("#")[0]).exists()] == []
+
+
+def test_the_index_leads_to_every_page_below_it() -> None:
+    index = ROOT / "docs" / "README.md"
+
+    linked = {(index.parent / match["target"]).resolve() for match in _LINK.finditer(index.read_text())}
+
+    assert {page for page in pages() if index.parent in page.parents and page != index} <= linked

@@ -1,0 +1,76 @@
+"""The public names are true, documented and light to import."""
+
+import inspect
+import re
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import celeriac
+from celeriac import Gate, LamportClock, Limits, RevokedSet, State, Task, Worker
+from tests.tidy.repository import ROOT
+
+REFERENCE = (ROOT / "docs" / "reference" / "api.md").read_text()
+INSTANCES: list[object] = [
+    State(),
+    Task("t1", State()),
+    Worker("w1@web", now=lambda: 0.0),
+    Gate(),
+    Limits(),
+    LamportClock(),
+    RevokedSet(),
+]
+
+
+def rows(title: str) -> set[str]:
+    """Return the names that begin the rows of one section of the reference."""
+    _, _, rest = f"\n{REFERENCE}".partition(f"\n{title}\n")
+    section, _, _ = rest.partition("\n## ")
+    return set(re.findall(r"^\| `(\w+)", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", celeriac.__all__)
+def test_every_public_name_exists_and_says_what_it_is(name: str) -> None:
+    public = getattr(celeriac, name)
+
+    own_docstring = public.__dict__.get("__doc__") if inspect.isclass(public) else public.__doc__
+
+    assert inspect.isclass(public) or inspect.isfunction(public) or isinstance(public, ModuleType)
+    assert own_docstring
+
+
+def test_the_list_of_public_names_is_sorted_and_without_repeats() -> None:
+    names = celeriac.__all__
+
+    ordered = sorted(set(names))
+
+    assert names == ordered
+
+
+def test_the_reference_lists_the_public_names_and_no_others() -> None:
+    names = set(celeriac.__all__)
+
+    listed = rows("# Public names")
+
+    assert listed == names
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: type(instance).__name__)
+def test_the_reference_lists_every_public_attribute_and_no_others(instance: object) -> None:
+    public = {name for name in dir(instance) if not name.startswith("_")}
+
+    listed = rows(f"## {type(instance).__name__}")
+
+    assert listed == public
+
+
+def test_to_import_celeriac_loads_no_heavy_package() -> None:
+    heavy = {"celery", "kombu", "nicegui", "pyspark", "textual"}
+    command = [sys.executable, "-c", "import sys, celeriac; print(*sys.modules)"]
+
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()  # noqa: S603
+
+    assert "celeriac" in loaded
+    assert heavy.isdisjoint(loaded)

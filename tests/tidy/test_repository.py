@@ -1,0 +1,100 @@
+"""The repository keeps its own rules."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.tidy.repository import ROOT, modules, named, texts
+
+MAX_MODULE_LINES = 400
+MAX_FUNCTION_LINES = 60
+#: Places of one machine. Spelled in parts, or this file would hold them too.
+MACHINE_PATHS = tuple(f"/{place}" for place in ("root/", "home/", "work/", "tmp/scratch"))
+#: Words that name nothing.
+VAGUE = re.compile(r"^_*(handle|process)_|(^|_)(manager|helper|util)s?($|_)", re.IGNORECASE)
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def definitions() -> Iterator[tuple[str, Definition]]:
+    """Yield every function and class of the package, and where it is."""
+    for module in modules():
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, Definition):
+                yield f"{named(module)}:{node.lineno} {node.name}", node
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    lengths = {named(module): len(module.read_text().splitlines()) for module in modules()}
+
+    long = {name: lines for name, lines in lengths.items() if lines > MAX_MODULE_LINES}
+
+    assert lengths
+    assert long == {}
+
+
+def test_no_function_is_longer_than_60_lines() -> None:
+    functions = [(place, node) for place, node in definitions() if not isinstance(node, ast.ClassDef)]
+
+    lengths = {place: (node.end_lineno or node.lineno) - node.lineno + 1 for place, node in functions}
+
+    assert lengths
+    assert {place: lines for place, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+
+
+def test_no_name_of_the_package_is_vague() -> None:
+    names = [(place, node.name) for place, node in definitions()]
+    names += [(named(module), module.stem) for module in modules()]
+
+    vague = [place for place, name in names if VAGUE.search(name)]
+
+    assert vague == []
+
+
+def test_no_text_names_a_place_of_one_machine() -> None:
+    found = [
+        f"{named(path)}: {place}"
+        for path, text in texts()
+        for place in MACHINE_PATHS
+        if re.search(rf"(?<![\w.]){place}", text)
+    ]
+
+    assert found == []
+
+
+def test_the_pins_hold_no_address() -> None:
+    pins = sorted((ROOT / "requirements").glob("*.txt"))
+
+    with_address = [named(path) for path in pins if "://" in path.read_text()]
+
+    assert len(pins) == 2
+    assert with_address == []
+
+
+def test_every_pin_has_a_hash() -> None:
+    pins = "\n".join(path.read_text() for path in (ROOT / "requirements").glob("*.txt"))
+
+    entries = re.findall(r"^\S+==.*?(?=^\S|\Z)", pins, re.MULTILINE | re.DOTALL)
+
+    assert entries
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_the_gate_before_a_change_checks_and_then_tests() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+
+    commands = [line for line in lines if line.startswith("make ")]
+
+    assert commands == ["make check", "make test"]
+
+
+def test_the_hooks_before_a_commit_are_those_of_make_check() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    entries = re.findall(r"entry: (.*)", hooks)
+
+    assert recipe is not None
+    assert entries == [line.strip().replace("$(RUN)", ".venv/bin/") for line in recipe[1].splitlines()]
+    assert re.findall(r"repo: (.*)", hooks) == ["local"]

@@ -1,0 +1,95 @@
+"""The clock that threads share."""
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from celeriac import CallerError, SharedClock
+
+THREADS = 8
+TURNS = 2_000
+
+
+@pytest.fixture(autouse=True)
+def _switch_threads_often() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def run_at_once(turn: Callable[[int], int]) -> list[int]:
+    """Let each thread take all its turns at the same time as the others; return what they got."""
+    start = Barrier(THREADS)
+
+    def run() -> list[int]:
+        start.wait()
+        return [turn(number) for number in range(TURNS)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        futures = [pool.submit(run) for _ in range(THREADS)]
+    return [stamp for future in futures for stamp in future.result()]
+
+
+def test_threads_that_count_at_once_get_no_stamp_twice() -> None:
+    clock = SharedClock()
+
+    stamps = run_at_once(lambda _: clock.forward())
+
+    assert sorted(stamps) == list(range(1, THREADS * TURNS + 1))
+
+
+def test_threads_that_count_and_adjust_at_once_get_no_stamp_twice() -> None:
+    clock = SharedClock()
+
+    stamps = run_at_once(lambda turn: clock.adjust(turn * 7) if turn % 2 else clock.forward())
+
+    assert len(set(stamps)) == THREADS * TURNS
+
+
+def test_messages_received_at_once_are_each_counted() -> None:
+    clock = SharedClock()
+
+    run_at_once(lambda _: clock.receive(0, peer="w@h"))
+
+    assert clock.value == THREADS * TURNS
+
+
+def test_refusals_at_once_are_each_counted() -> None:
+    clock = SharedClock()
+
+    run_at_once(lambda _: clock.receive("abc", peer="w@h"))
+
+    assert clock.rejected == {"w@h": THREADS * TURNS}
+
+
+def test_client_events_received_at_once_get_no_stamp_twice() -> None:
+    clock = SharedClock(10)
+
+    stamps = run_at_once(lambda _: clock.receive_client())
+
+    assert len(set(stamps)) == THREADS * TURNS
+
+
+def test_it_starts_where_it_is_told() -> None:
+    clock = SharedClock(41)
+
+    stamp = clock.forward()
+
+    assert stamp == 42
+
+
+def test_it_begins_where_the_cluster_left_off() -> None:
+    clock = SharedClock()
+
+    value = clock.start([100, "junk", None], persisted=70)
+
+    assert value == clock.value == 100
+
+
+def test_it_refuses_to_start_from_what_is_no_clock() -> None:
+    with pytest.raises(CallerError, match="initial_value"):
+        SharedClock(-1)
