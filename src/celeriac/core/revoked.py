@@ -12,12 +12,18 @@ REVOKED_MAX_AGE = 10_800.0
 
 
 class RevokedSet:
-    """Ids in the order they were revoked. ``now`` is any clock that does not go back."""
+    """Ids in the order they were revoked. ``now`` is any clock that does not go back.
+
+    What a peer tells carries no age. So an id that grew too old here is remembered as
+    such while peers go on telling it: nodes that greet each other for ever must not
+    keep it revoked for ever.
+    """
 
     def __init__(self, *, max_size: int = REVOKED_MAX_SIZE, max_age: float = REVOKED_MAX_AGE) -> None:
         self.max_size = max_size
         self.max_age = max_age
         self._revoked_at: OrderedDict[str, float] = OrderedDict()
+        self._expired_at: OrderedDict[str, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._revoked_at)
@@ -31,18 +37,18 @@ class RevokedSet:
 
     def add(self, task_id: str, *, now: float) -> None:
         """Revoke a task; if it was revoked before, its age begins anew."""
-        self._revoked_at.pop(task_id, None)
-        self._revoked_at[task_id] = now
+        self._expired_at.pop(task_id, None)
+        _renew(self._revoked_at, task_id, now)
         self.purge(now=now)
 
     def merge(self, task_ids: Iterable[str], *, now: float) -> None:
-        """Take over what a peer revoked.
-
-        An id we already hold keeps its age: nodes that greet each other for ever
-        must not keep it alive for ever.
-        """
+        """Take over what a peer revoked; an id that we hold keeps its age."""
+        self.purge(now=now)
         for task_id in task_ids:
-            self._revoked_at.setdefault(task_id, now)
+            if task_id in self._expired_at:
+                _renew(self._expired_at, task_id, now)
+            else:
+                self._revoked_at.setdefault(task_id, now)
         self.purge(now=now)
 
     def discard(self, task_id: str) -> None:
@@ -51,9 +57,22 @@ class RevokedSet:
 
     def purge(self, *, now: float) -> None:
         """Drop what is too old, and the oldest of what is too many."""
-        revoked_at = self._revoked_at
-        while revoked_at:
-            task_id, moment = next(iter(revoked_at.items()))
-            if len(revoked_at) <= self.max_size and now - moment < self.max_age:
-                break
-            del revoked_at[task_id]
+        for task_id in _drop_old(self._revoked_at, now - self.max_age):
+            _renew(self._expired_at, task_id, now)
+        _drop_old(self._expired_at, now - self.max_age)
+        for moments in (self._revoked_at, self._expired_at):
+            while len(moments) > self.max_size:
+                moments.popitem(last=False)
+
+
+def _renew(moments: OrderedDict[str, float], task_id: str, now: float) -> None:
+    moments[task_id] = now
+    moments.move_to_end(task_id)
+
+
+def _drop_old(moments: OrderedDict[str, float], until: float) -> list[str]:
+    """Take out and return the ids with a moment not after ``until``."""
+    dropped = []
+    while moments and next(iter(moments.values())) <= until:
+        dropped.append(moments.popitem(last=False)[0])
+    return dropped

@@ -44,6 +44,7 @@ MAX_ID_CHARS: Final = 256
 
 Clock = Annotated[int, Meta(ge=0, le=MAX_CLOCK)]
 Count = Annotated[int, Meta(ge=0, le=MAX_CLOCK)]
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 #: Seconds since the epoch by the sender's wall clock; 0 when it could not be read.
 Timestamp = Annotated[float, Meta(ge=0, lt=MAX_TIMESTAMP)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARS)]
@@ -173,7 +174,7 @@ class Revoked(TaskEvent, frozen=True, kw_only=True, gc=False, tag="task-revoked"
     subject: ClassVar[str] = "revoked"
 
     terminated: bool | None = None
-    signum: int | str | None = None
+    signum: Integer | str | None = None
     expired: bool | None = None
 
 

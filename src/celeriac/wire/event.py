@@ -39,6 +39,8 @@ _OURS: Final = frozenset({"extra", "group", "subject"})
 _NEUTRAL: Final[dict[str, object]] = {"timestamp": 0.0, "clock": NO_CLOCK}
 #: Without these there is no event to keep.
 _IDENTITY: Final = ("hostname", "uuid")
+#: What a decoder makes of JSON, but for texts and objects.
+_PLAIN_TYPES: Final = frozenset({int, float, bool, type(None), list, tuple})
 #: How much of a refused body its digest covers.
 _DIGEST_BYTES: Final = 64 * 1024
 
@@ -165,8 +167,11 @@ class Gate:
             kind = EVENT_CLASSES[body["type"]]
             for value in body.values():
                 # Short and plain, as nearly all are, or else looked at closely.
-                is_plain = type(value) is not str or (value.isascii() and len(value) <= self._plain_bytes)
-                if not is_plain and not is_clean_text(value, self.limits):
+                if type(value) is str:
+                    is_plain = value.isascii() and len(value) <= self._plain_bytes
+                    if not is_plain and not is_clean_text(value, self.limits):
+                        return None
+                elif type(value) not in _PLAIN_TYPES:
                     return None
             return msgspec.convert(body, kind)
         except (KeyError, TypeError, ValidationError):
@@ -183,7 +188,7 @@ class Gate:
         for key, value in body.items():
             if key in checks:
                 self._take(fields, key, value, checks[key])
-            elif key != "type":
+            elif key != "type" and not (key == "extra" and value is None):
                 extra[key] = value
         for name in _IDENTITY:
             if name in checks and name not in fields:
@@ -218,7 +223,7 @@ class Gate:
             value = clock_value(value)
         try:
             fields[name] = msgspec.convert({"value": value}, check).value
-        except (ValidationError, RecursionError):
+        except (ValidationError, ValueError, ArithmeticError, RecursionError):
             if name not in _IDENTITY and name not in _NEUTRAL:  # these are counted when found missing
                 self.mended[name] += 1
 

@@ -1,9 +1,12 @@
 """The revoked ids that nodes tell each other when they meet."""
 
 from collections.abc import Iterable, Mapping
-from math import isnan
+from math import isfinite
+from typing import TypeGuard
 
+from celeriac.config import Limits
 from celeriac.model.events import MAX_ID_CHARS
+from celeriac.wire.text import is_clean_text
 
 __all__ = ["MAX_REVOKED", "decode_revoked", "encode_revoked"]
 
@@ -25,8 +28,7 @@ def decode_revoked(revoked: object) -> list[str]:
             ids = revoked
         case _:
             ids = ()
-    valid = [task_id for task_id in ids if isinstance(task_id, str) and 0 < len(task_id) <= MAX_ID_CHARS]
-    return valid[-MAX_REVOKED:]
+    return [task_id for task_id in ids if _is_id(task_id)][-MAX_REVOKED:]
 
 
 def encode_revoked(task_ids: Iterable[str]) -> list[str]:
@@ -34,8 +36,12 @@ def encode_revoked(task_ids: Iterable[str]) -> list[str]:
     return list(task_ids)
 
 
+def _is_id(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARS and is_clean_text(value, Limits())
+
+
 def _stamp(value: object) -> float:
     stamp = value[0] if isinstance(value, list | tuple) and value else value
     if isinstance(stamp, float):
-        return 0.0 if isnan(stamp) else stamp
-    return stamp if isinstance(stamp, int) else 0.0
+        return stamp if isfinite(stamp) else 0.0
+    return stamp if isinstance(stamp, int) and not isinstance(stamp, bool) else 0.0

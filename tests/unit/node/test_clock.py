@@ -10,7 +10,7 @@ import pytest
 from celeriac import CallerError, SharedClock
 
 THREADS = 8
-TURNS = 2_000
+TURNS = 1_000
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +19,25 @@ def _switch_threads_often() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(interval)
+
+
+class SlowInteger(int):
+    """A number that is added and compared slowly, so that another thread has its turn in the middle."""
+
+    def __add__(self, other: int) -> "SlowInteger":
+        return SlowInteger(int(self) + other)
+
+    def __lt__(self, other: int) -> bool:
+        return int(self) < int(other)
+
+
+class SlowName(str):
+    """A name that is found as slowly."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 def run_at_once(turn: Callable[[int], int]) -> list[int]:
@@ -35,7 +54,7 @@ def run_at_once(turn: Callable[[int], int]) -> list[int]:
 
 
 def test_threads_that_count_at_once_get_no_stamp_twice() -> None:
-    clock = SharedClock()
+    clock = SharedClock(SlowInteger(0))
 
     stamps = run_at_once(lambda _: clock.forward())
 
@@ -43,15 +62,15 @@ def test_threads_that_count_at_once_get_no_stamp_twice() -> None:
 
 
 def test_threads_that_count_and_adjust_at_once_get_no_stamp_twice() -> None:
-    clock = SharedClock()
+    clock = SharedClock(SlowInteger(0))
 
-    stamps = run_at_once(lambda turn: clock.adjust(turn * 7) if turn % 2 else clock.forward())
+    stamps = run_at_once(lambda turn: clock.adjust(clock.value + 1) if turn % 2 else clock.forward())
 
     assert len(set(stamps)) == THREADS * TURNS
 
 
 def test_messages_received_at_once_are_each_counted() -> None:
-    clock = SharedClock()
+    clock = SharedClock(SlowInteger(0))
 
     run_at_once(lambda _: clock.receive(0, peer="w@h"))
 
@@ -59,15 +78,15 @@ def test_messages_received_at_once_are_each_counted() -> None:
 
 
 def test_refusals_at_once_are_each_counted() -> None:
-    clock = SharedClock()
+    clock = SharedClock(SlowInteger(0))
 
-    run_at_once(lambda _: clock.receive("abc", peer="w@h"))
+    run_at_once(lambda _: clock.receive("abc", peer=SlowName("w@h")))
 
     assert clock.rejected == {"w@h": THREADS * TURNS}
 
 
 def test_client_events_received_at_once_get_no_stamp_twice() -> None:
-    clock = SharedClock(10)
+    clock = SharedClock(SlowInteger(10))
 
     stamps = run_at_once(lambda _: clock.receive_client())
 

@@ -222,3 +222,26 @@ def test_a_thread_may_clear_while_others_feed() -> None:
 
     assert state.event_count == state.task_count <= (THREADS - 1) * 200
     assert all(isinstance(known, Task) for _, known in state.tasks_by_time())
+
+
+@pytest.mark.usefixtures("_switch_threads_often")
+def test_a_thread_may_ask_while_others_feed() -> None:
+    state = State(max_tasks_in_memory=50)
+    answers: list[object] = []
+
+    def feed_or_ask(number: int) -> None:
+        for turn in range(200):
+            if number:
+                state.event(task("received", f"{number}-{turn}", name=f"n{turn}", parent_id="parent"))
+                continue
+            answers.append(list(state.tasks_by_time(limit=10)))
+            answers.append(state.task_types())
+            answers.append(list(state.tasks_by_worker(WORKER)))
+            answers.append(list(state.itertasks()))
+            answers.append(list(state.alive_workers()))
+            answers.append(state.children_of("parent"))
+
+    at_once(feed_or_ask)
+
+    assert len(answers) == 6 * 200
+    assert len(state.tasks) == 50

@@ -330,6 +330,14 @@ def test_a_decoded_event_is_encoded_to_what_was_sent(wire: Fields) -> None:
     assert json.loads(written) == wire
 
 
+def test_a_null_field_that_is_named_extra_makes_no_difference_on_the_way_back() -> None:
+    (event,) = decode(body(task("started", extra=None, clock=None)))
+
+    again = decode(encode(event))
+
+    assert again == [event]
+
+
 def test_the_time_of_receipt_is_not_sent_on() -> None:
     event = Started(timestamp=AT, clock=1, hostname="w", uuid="t1", local_received=AT + 1)
 

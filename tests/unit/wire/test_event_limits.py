@@ -206,6 +206,15 @@ def test_a_signal_number_beyond_64_bits_is_dropped(integer: int, door: Door) -> 
     assert dict(gate.mended) == {"signum": 1}
 
 
+def test_a_signal_number_too_long_to_print_is_dropped() -> None:
+    gate = Gate()
+
+    event = only(by_dict(gate, task("revoked", signum=10**5000)))
+
+    assert isinstance(event, Revoked)
+    assert event.signum is None
+
+
 @pytest.mark.parametrize("name", ["clock", "timestamp", "pid", "signum", "n"])
 def test_an_integer_too_long_to_parse_is_refused(name: str) -> None:
     gate = Gate()

@@ -81,8 +81,7 @@ def test_what_is_no_id_is_left_out_of_an_object(junk: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "stamp",
-    [None, "x", True, [], {}, [None], [[]], {"at": 1}, float("nan"), float("inf"), [float("nan"), "b"]],
+    "stamp", [None, "x", [], {}, [None], [[]], {"at": 1}, float("nan"), [float("nan"), "b"]]
 )
 def test_an_id_whose_stamp_cannot_be_read_counts_as_oldest(stamp: object) -> None:
     revoked = {"a": 1.0, "b": stamp, "c": [2.0, "c"]}
