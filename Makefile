@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 RUN := .venv/bin/
 READY := .venv/.ready
 
-.PHONY: help up test test-fast check fix bench pins clean
+.PHONY: help up test test-fast soak check fix bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ test: $(READY) ## run every test
 
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit
+
+soak: $(READY) ## try the laws and the gate for an hour or more
+	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz
 
 check: $(READY) ## formatting, lint, types and import contracts
 	$(RUN)ruff format --check .

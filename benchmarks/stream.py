@@ -70,10 +70,10 @@ def _task(random: Random) -> Iterator[Event]:
     client = random.randrange(len(CLIENTS))
     sender = {"hostname": CLIENTS[client], "pid": 4000 + client}
     outcome = random.random()
+    yield {"type": "task-sent", **sender, **described, "retries": 0, **route}
     for attempt in range(4):
         worker = random.randrange(len(WORKERS))
         at_worker = {"hostname": WORKERS[worker], "pid": 20_000 + worker}
-        yield {"type": "task-sent", **sender, **described, "retries": attempt, **route}
         yield {"type": "task-received", **at_worker, **described, "retries": attempt}
         yield {"type": "task-started", **at_worker, "uuid": uuid}
         if outcome < 0.9 or attempt == 3:
@@ -90,6 +90,9 @@ def _task(random: Random) -> Iterator[Event]:
         if outcome < 0.95:
             yield {"type": "task-failed", **at_worker, "uuid": uuid, **raised}
             return
+        # The child sends the next attempt before its worker tells of the retry.
+        child = {"hostname": f"gen{30_000 + worker}@worker-{worker:02}.example", "pid": 30_000 + worker}
+        yield {"type": "task-sent", **child, **described, "retries": attempt + 1, **route}
         yield {"type": "task-retried", **at_worker, "uuid": uuid, **raised}
         outcome = random.random()
 
