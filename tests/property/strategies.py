@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from celeriac.core import facts, history
 from celeriac.core.history import History
+from celeriac.core.order import task_key
 from celeriac.model.events import (
     Custom,
     Extra,
@@ -79,9 +80,11 @@ def observe(past: History) -> dict[str, object]:
     seen: dict[str, object] = {
         name: getattr(known, name)
         for name in ("state", "phase", "conflict", "worker", "name", "parent_link", "description", "custom",
-                     "decided_by", "sent", "received", "started", "succeeded", "failed", "retried", "revoked",
+                     "sent", "received", "started", "succeeded", "failed", "retried", "revoked",
                      "rejected")
     }  # fmt: skip
+    # Who decided and when; a start that is not the last of all may have lost what else it said.
+    seen["decided_by"] = known.decided_by and task_key(known.decided_by)
     for kind in (Sent, Received, Started, Succeeded, Failed, Retried, Revoked, Rejected):
         times = [event.timestamp for event in facts.all_of(kind, past)]
         seen[kind.__name__] = (len(times), min(times, default=None), max(times, default=None))

@@ -80,7 +80,8 @@ class Facts(Struct, frozen=True, gc=False):
     """The events that speak for a task, one of each type at most."""
 
     history: History
-    #: The event that gives the state; None before any event.
+    #: The event that gives the state; None before any event. It tells who and when: what else it
+    #: said may be gone, if it is not the one that speaks for its type.
     decided_by: TaskEvent | None
     sent: Sent | None
     received: Received | None
