@@ -77,7 +77,7 @@ class ClusterState:
         #: How many tasks were received, duplicates included.
         self.task_count = 0
         self._now = now
-        self._mutex = mutex or nullcontext()
+        self._lock = mutex or nullcontext()
         #: The ids of the tasks in memory by the task that sent them, itself in memory or not.
         self._children: dict[str, set[str]] = {}
         self.tasks_by_type = TaskView(self, attrgetter("name"))
@@ -120,7 +120,7 @@ class ClusterState:
 
     def all_tasks(self) -> list[Task]:
         """Return the tasks in memory, the least recently heard of first."""
-        with self._mutex:
+        with self._lock:
             return list(self.tasks.values())
 
     def itertasks(self, limit: int | None = None) -> Iterator[tuple[str, Task]]:
@@ -139,27 +139,27 @@ class ClusterState:
 
     def alive_workers(self) -> Iterator[Worker]:
         """Yield the workers heard of within their window."""
-        with self._mutex:
+        with self._lock:
             workers = list(self.workers.values())
         return (worker for worker in workers if worker.alive)
 
     def children_of(self, uuid: str) -> set[Task]:
         """Return the tasks in memory that the task ``uuid`` sent, itself in memory or not."""
-        with self._mutex:
+        with self._lock:
             return {self.tasks[child] for child in self._children.get(uuid, ())}
 
     # -- what people do
 
     def clear_tasks(self, ready: bool = True) -> None:
         """Forget the tasks that have ended; with ``ready`` false, all of them."""
-        with self._mutex:
+        with self._lock:
             for task in self.all_tasks():
                 if not ready or task.state in READY_STATES:
                     self._forget(task.uuid)
 
     def clear(self, ready: bool = True) -> None:
         """Forget the workers, the counts, and the tasks as :meth:`clear_tasks` does."""
-        with self._mutex:
+        with self._lock:
             self.workers.clear()
             self.clear_tasks(ready)
             self.event_count = 0
