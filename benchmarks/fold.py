@@ -70,7 +70,7 @@ def _ours(max_tasks: int) -> tuple[Any, Feed, Feed]:
     def feed_bytes(bodies: Chunk, received_at: float) -> None:
         for body in bodies:
             received_at += stream.GAP
-            state.receive(body, received_at=received_at)
+            state.receive(body, received_at)
 
     return state, feed_bytes, _feeder(state.event)
 

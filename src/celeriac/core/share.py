@@ -9,18 +9,19 @@ from sys import intern
 
 from msgspec.structs import force_setattr
 
-from celeriac.model.events import Described, Sent, TaskEvent
+from celeriac.core.history import History
+from celeriac.model.events import Described, Sent
 
 __all__ = ["share_description"]
 
 
-def share_description(event: Described, uuid: str, earlier: TaskEvent | None) -> None:
-    """Let an event hold the texts that its task and an earlier event of it hold."""
+def share_description(event: Described, uuid: str, past: History) -> None:
+    """Let an event hold the texts that its task and the first event of it hold."""
     if event.root_id == uuid:
         force_setattr(event, "root_id", uuid)
     if type(event) is Sent:
         _share_route(event)
-    if isinstance(earlier, Described):
+    if past and isinstance(earlier := past[0], Described):
         if event.args == earlier.args:
             force_setattr(event, "args", earlier.args)
         if event.kwargs == earlier.kwargs:

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
 from celeriac.errors import CallerError
-from celeriac.model.events import Event, Received, Sent, TaskEvent, WorkerEvent
+from celeriac.model.events import TASK_EVENTS, Event, Received, Sent, TaskEvent, WorkerEvent
 from celeriac.model.states import READY_STATES
 
 __all__ = ["ClusterState"]
@@ -93,28 +93,13 @@ class ClusterState:
         of life: it may be long past.
         """
         self.event_count += 1
-        if not isinstance(event, TaskEvent):
-            return self._apply_other(event, received_at)
-        uuid, hostname = event.uuid, event.hostname
-        task = self.tasks.get(uuid)
-        created = task is None
-        if task is None:
-            task = self._add_task(uuid)
-        else:
-            self.tasks.move_to_end(uuid)
-            force_setattr(event, "uuid", task.uuid)
-        if type(event) is Sent:
-            force_setattr(event, "hostname", intern(hostname))
-        else:
-            worker = self.workers.get(hostname) or self._add_worker(hostname)
-            worker.own(event, received_at)
-            if type(event) is Received:
-                self.task_count += 1
-        parent = task.parent_link
-        task.apply(event)
-        if task.parent_link is not parent:
-            self._move_child(uuid, old=parent, new=task.parent_link)
-        return task, created
+        if type(event) in TASK_EVENTS:  # isinstance is five times slower, and every event passes here
+            return self._apply_task(event, received_at)  # type: ignore[arg-type]
+        if isinstance(event, WorkerEvent):
+            return self._apply_worker(event, received_at)
+        if event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
+            worker.see(received_at)
+        return None
 
     # -- what people ask
 
@@ -167,6 +152,28 @@ class ClusterState:
 
     # -- tasks
 
+    def _apply_task(self, event: TaskEvent, received_at: float | None) -> tuple[Task, bool]:
+        uuid, hostname = event.uuid, event.hostname
+        task = self.tasks.get(uuid)
+        created = task is None
+        if task is None:
+            task = self._add_task(uuid)
+        else:
+            self.tasks.move_to_end(uuid)
+            force_setattr(event, "uuid", task.uuid)
+        if type(event) is Sent:
+            force_setattr(event, "hostname", intern(hostname))
+        else:
+            worker = self.workers.get(hostname) or self._add_worker(hostname)
+            worker.own(event, received_at)
+            if type(event) is Received:
+                self.task_count += 1
+        parent = task.parent_link
+        task.apply(event)
+        if task.parent_link is not parent:
+            self._move_child(uuid, old=parent, new=task.parent_link)
+        return task, created
+
     def _add_task(self, uuid: str) -> Task:
         task = self.tasks[uuid] = Task(uuid, self)
         if len(self.tasks) > self.max_tasks_in_memory:
@@ -174,8 +181,9 @@ class ClusterState:
         return task
 
     def _forget(self, uuid: str) -> None:
-        task = self.tasks.pop(uuid)
-        self._move_child(uuid, old=task.parent_link, new=None)
+        parent = self.tasks.pop(uuid).parent_link
+        if parent is not None:
+            self._move_child(uuid, old=parent, new=None)
 
     def _move_child(self, uuid: str, *, old: str | None, new: str | None) -> None:
         """Keep the children of each task; a task without children has no entry, so none is left behind."""
@@ -194,13 +202,6 @@ class ClusterState:
         if len(self.workers) > self.max_workers_in_memory:
             self.workers.popitem(last=False)
         return worker
-
-    def _apply_other(self, event: Event, received_at: float | None) -> tuple[Worker, bool] | None:
-        if isinstance(event, WorkerEvent):
-            return self._apply_worker(event, received_at)
-        if event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
-            worker.see(received_at)
-        return None
 
     def _apply_worker(self, event: WorkerEvent, received_at: float | None) -> tuple[Worker, bool]:
         worker = self.workers.get(event.hostname)

@@ -116,7 +116,7 @@ class Task:
             self._describe(event, past)  # type: ignore[arg-type]  # told by kind: isinstance is slower
 
     def _describe(self, event: Described, past: history.History) -> None:
-        share_description(event, self.uuid, past[0] if past else None)
+        share_description(event, self.uuid, past)
         if len(self.history) != len(past) + 1:
             # The event replaced another, or drove one out: ask the facts from now on.
             self._name = _SEVERAL

@@ -15,6 +15,7 @@ __all__ = [
     "EVENT_CLASSES",
     "MAX_ID_CHARS",
     "MAX_TIMESTAMP",
+    "TASK_EVENTS",
     "AnyTaskEvent",
     "AnyWorkerEvent",
     "Custom",
@@ -247,3 +248,7 @@ EVENT_CLASSES: Final[dict[str, type[Event]]] = {
         WorkerOffline,
     )
 }
+#: The records that are about a task.
+TASK_EVENTS: Final[frozenset[type[Event]]] = frozenset(
+    [kind for kind in EVENT_CLASSES.values() if issubclass(kind, TaskEvent)] + [Custom]
+)

@@ -60,7 +60,7 @@ class State(ClusterState):
         is about neither, or that cannot be taken.
         """
         with self._mutex:
-            if isinstance(event, Event):
+            if type(event) is not dict and isinstance(event, Event):
                 record, received_at = event, event.local_received
             else:
                 converted = self.gate.convert(event)
@@ -72,13 +72,13 @@ class State(ClusterState):
             about = self.apply(record, received_at)
             return None if about is None else (about, record.subject)
 
-    def receive(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
+    def receive(self, body: bytes | str, received_at: float | None = None) -> list[Event]:
         """Take a message body as a broker delivers it, one event or a batch; return its records.
 
         ``received_at`` is when it came, by our clock. Without it no worker counts as alive,
         which is right for a body out of a file.
         """
-        events = self.gate.decode(body, received_at=received_at)
+        events = self.gate.decode(body, received_at)
         callback, mutex = self.event_callback, self._mutex
         mutex.acquire()  # by hand: ``with`` takes twice as long, and this runs for every message
         try:

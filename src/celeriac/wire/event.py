@@ -90,7 +90,7 @@ class Gate:
         self._future = limits.future
         self.quarantine: deque[Quarantined] = deque(maxlen=limits.quarantine)
 
-    def decode(self, body: bytes | str, *, received_at: float | None = None) -> list[Event]:
+    def decode(self, body: bytes | str, received_at: float | None = None) -> list[Event]:
         """Read a message body: one event, a batch of them, or nothing that can be taken.
 
         ``received_at`` is when it came, by our clock; timestamps far beyond it are mended.
@@ -250,9 +250,9 @@ def _decode_leniently(body: bytes) -> object:
         raise PeerError("json") from None
 
 
-def decode(body: bytes | str, *, received_at: float | None = None) -> list[Event]:
+def decode(body: bytes | str, received_at: float | None = None) -> list[Event]:
     """Read a message body without keeping count of what is refused; see :class:`Gate`."""
-    return Gate().decode(body, received_at=received_at)
+    return Gate().decode(body, received_at)
 
 
 def to_dict(event: Event) -> dict[str, object]:

@@ -79,6 +79,16 @@ def test_half_a_surrogate_pair_in_a_known_field_can_be_written_again(
     assert getattr(event, name) == "a?"
 
 
+@both_doors
+@pytest.mark.parametrize("kind", ["started", "progress"])
+def test_half_a_surrogate_pair_in_the_name_of_a_field_is_replaced(kind: str, door: Door) -> None:
+    gate = Gate()
+
+    event = only(door(gate, task(kind, **{"a\ud800": 1})))
+
+    assert event.extra == {"a?": 1}
+
+
 class Text(str):
     """Text of another library's making."""
 
