@@ -1,11 +1,15 @@
-"""How hard the property tests try: ``HYPOTHESIS_PROFILE`` is dev (the default), ci or long."""
+"""How hard the property tests try: ``HYPOTHESIS_PROFILE`` is dev (the default), ci or long.
+
+The first two try the same examples every time, so that a test that passed once passes
+again; ``make soak`` looks for new ones.
+"""
 
 import os
 
 from hypothesis import HealthCheck, settings
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("dev", max_examples=100, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("ci", max_examples=300, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
