@@ -174,7 +174,7 @@ class Gate:
                 elif type(value) not in _PLAIN_TYPES:
                     return None
             return msgspec.convert(body, kind)
-        except (KeyError, TypeError, ValidationError):
+        except (KeyError, TypeError, ValueError):  # among them that it is not of its kind
             return None
 
     # -- field by field
@@ -223,7 +223,7 @@ class Gate:
             value = clock_value(value)
         try:
             fields[name] = msgspec.convert({"value": value}, check).value
-        except (ValidationError, ValueError, ArithmeticError, RecursionError):
+        except (ValueError, ArithmeticError, RecursionError):
             if name not in _IDENTITY and name not in _NEUTRAL:  # these are counted when found missing
                 self.mended[name] += 1
 
