@@ -79,11 +79,12 @@ def observe(past: History) -> dict[str, object]:
     known = facts.read(past)
     seen: dict[str, object] = {
         name: getattr(known, name)
-        for name in ("state", "phase", "conflict", "worker", "name", "parent_link", "description", "custom",
+        for name in ("state", "phase", "conflict", "worker", "name", "description", "custom",
                      "sent", "received", "started", "succeeded", "failed", "retried", "revoked",
                      "rejected")
     }  # fmt: skip
     # Who decided and when; a start that is not the last of all may have lost what else it said.
+    seen["parent_link"] = facts.parent_link(past)
     seen["decided_by"] = known.decided_by and task_key(known.decided_by)
     for kind in (Sent, Received, Started, Succeeded, Failed, Retried, Revoked, Rejected):
         times = [event.timestamp for event in facts.all_of(kind, past)]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celeriac import State
+from celeriac.core import facts
 from celeriac.core.order import display_key
 from celeriac.model.events import TaskEvent
 from celeriac.model.states import READY_STATES
@@ -53,7 +54,7 @@ def test_what_lists_are_filtered_by_is_what_the_facts_say(events: Events) -> Non
     for task in state.tasks.values():
         assert task.name == task.facts.name
         assert task.host == task.facts.worker
-        assert task.parent_link == task.facts.parent_link
+        assert task.parent_link == facts.parent_link(task.history)
 
 
 @given(clusters, st.integers(1, 3))

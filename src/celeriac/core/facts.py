@@ -12,14 +12,16 @@ task message carries no clock from one to the other:
 - *Custom* states are weighed by timestamp inside one host.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from celeriac.core.history import CAPS, History, speaker
+from celeriac.core.history import CAPS, History, is_named_like_a_state, speaker
 from celeriac.core.order import task_key
-from celeriac.model.clock import NO_CLOCK
+from celeriac.model.clock import NEW_INCARNATION, NO_CLOCK
 from celeriac.model.events import (
     Custom,
     Described,
@@ -44,7 +46,7 @@ from celeriac.model.states import (
     SUCCESS,
 )
 
-__all__ = ["NEW_INCARNATION", "Facts", "read"]
+__all__ = ["Facts", "all_of", "parent_link", "read"]
 
 _E = TypeVar("_E", bound=TaskEvent)
 
@@ -68,12 +70,11 @@ _PHASE: Final[dict[type[TaskEvent | None], str]] = {
     Revoked: "done",
     Retried: "retry_wait",
 }
-#: A custom event named like one of these (``task-success``) is no state of its own.
-_BUILT_IN: Final = frozenset(_STATE.values())
-
-#: A clock that falls by more than this while time goes on belongs to a process
-#: that was restarted under the same host and pid, as containers are.
-NEW_INCARNATION: Final = 1000
+#: What tells whether a process has the task on its hands.
+_ON_HAND: Final = frozenset({Received, Started, Rejected})
+#: Starts and receipts of one process that are weighed against each other. An honest process has
+#: one or two of each; a thousand of both would take a million comparisons.
+MAX_COMPARED: Final = 16
 
 
 class Facts(Struct, frozen=True, gc=False):
@@ -129,14 +130,6 @@ class Facts(Struct, frozen=True, gc=False):
         return next((e.hostname for e in reversed(self.history) if type(e) is not Sent), None)
 
     @property
-    def parent_link(self) -> str | None:
-        """The task that sent this one, as the latest attempt that names another task has it."""
-        # Celery: a retry names the task as its own parent; an earlier attempt knows better.
-        told = [e for e in self.history if isinstance(e, Described) and e.parent_id not in {None, e.uuid}]
-        parent = max(told, key=lambda e: (e.retries, task_key(e)), default=None)
-        return None if parent is None else parent.parent_id
-
-    @property
     def conflict(self) -> bool:
         """Whether the task both succeeded and failed, succeeded twice, or ended and was retried."""
         if self.succeeded is None and self.failed is None:
@@ -157,11 +150,12 @@ class Facts(Struct, frozen=True, gc=False):
     @property
     def _was_requeued(self) -> bool:
         """Whether the process that has the task gave it back last."""
-        last, received = self.rejected, self.received
-        if last is None or not last.requeue or received is None or not _same_process(last, received):
+        received = self.received
+        if self.rejected is None or received is None:
             return False
-        later = [e for e in (received, self.started) if e is not None and _same_process(last, e)]
-        return task_key(last) > max(map(task_key, later))
+        there = [e for e in self.history if type(e) in _ON_HAND and _same_process(e, received)]
+        last = there[-1]  # the receipt itself is among them
+        return isinstance(last, Rejected) and bool(last.requeue)
 
 
 def read(history: History) -> Facts:
@@ -196,19 +190,46 @@ def all_of(kind: type[_E], history: History) -> list[_E]:
     return [event for event in history if type(event) is kind]
 
 
+def parent_link(history: History) -> str | None:
+    """Return the task that sent this one, as the latest attempt that names another task has it."""
+    # Celery: a retry names the task as its own parent; an earlier attempt knows better.
+    told = [e for e in history if isinstance(e, Described) and e.parent_id not in {None, e.uuid}]
+    parent = max(told, key=lambda e: (e.retries, task_key(e)), default=None)
+    return None if parent is None else parent.parent_id
+
+
 def _open_attempt(history: History, received: Received) -> TaskEvent:
     """Return the event that decides the attempt that ``received`` began."""
     retries = all_of(Retried, history)
     if _gave_up(received, retries):
         return retries[-1]
     live = [e for e in all_of(Received, history) if e.retries == received.retries]
+    return _last_custom(history, live) or _last_start(history, live) or received
+
+
+def _last_custom(history: History, live: list[Received]) -> Custom | None:
+    """Return the last custom state told by a host after it received the attempt."""
+    received_at = {e.hostname: e.timestamp for e in reversed(live)}
     for custom in reversed(_custom_states(history)):
-        if any(e.hostname == custom.hostname and custom.timestamp >= e.timestamp for e in live):
+        if custom.timestamp >= received_at.get(custom.hostname, inf):
             return custom
+    return None
+
+
+def _last_start(history: History, live: list[Received]) -> Started | None:
+    """Return the last start in a process that had received the attempt before."""
+    receipts: dict[tuple[str, int], list[Received]] = {}
+    for receipt in live:
+        receipts.setdefault((receipt.hostname, receipt.pid), []).append(receipt)
+    looked_at: Counter[tuple[str, int]] = Counter()
     for start in reversed(all_of(Started, history)):
-        if any(_same_process(start, e) and _follows(start, e) for e in live):
+        process = (start.hostname, start.pid)
+        looked_at[process] += 1
+        if looked_at[process] > MAX_COMPARED:
+            continue
+        if any(_follows(start, receipt) for receipt in receipts.get(process, ())[:MAX_COMPARED]):
             return start
-    return received
+    return None
 
 
 def _without_receipt(history: History) -> TaskEvent | None:
@@ -218,13 +239,16 @@ def _without_receipt(history: History) -> TaskEvent | None:
 
 
 def _custom_states(history: History) -> list[Custom]:
-    return [event for event in all_of(Custom, history) if event.subject.upper() not in _BUILT_IN]
+    return [event for event in all_of(Custom, history) if not is_named_like_a_state(event)]
 
 
 def _gave_up(received: Received, retries: Sequence[Retried]) -> bool:
     if len(retries) >= CAPS[Retried]:  # no longer all of them: time must do
         return task_key(retries[-1]) > task_key(received)
-    return len(retries) > received.retries
+    if len(retries) <= received.retries:
+        return False
+    # One retry may have come twice, once with its timestamp mended: its stamp tells.
+    return len({(e.hostname, e.pid, e.clock or task_key(e)) for e in retries}) > received.retries
 
 
 def _same_process(one: TaskEvent, other: TaskEvent) -> bool:
@@ -232,10 +256,11 @@ def _same_process(one: TaskEvent, other: TaskEvent) -> bool:
 
 
 def _follows(start: Started, receipt: Received) -> bool:
-    """Tell whether a start is later than a receipt in the same process."""
-    later = start.timestamp > receipt.timestamp
-    if NO_CLOCK in (start.clock, receipt.clock):
-        return later
-    if abs(start.clock - receipt.clock) > NEW_INCARNATION and later != (start.clock > receipt.clock):
-        return later
+    """Tell whether a start is later than a receipt in the same process.
+
+    The clock tells, unless one is missing or they are so far apart that the process may
+    have been restarted between the two.
+    """
+    if NO_CLOCK in (start.clock, receipt.clock) or abs(start.clock - receipt.clock) > NEW_INCARNATION:
+        return start.timestamp > receipt.timestamp
     return start.clock > receipt.clock

@@ -6,7 +6,7 @@ duplicate and every split of the stream, and needs no case analysis on states;
 what the events *mean* is read from it in :mod:`celeriac.core.facts`.
 
 Two bounds keep it small. Past :data:`FULL_EVENTS` events, those that can no longer
-speak for the task lose their payload, and custom events that later ones of their
+speak for the task lose their payload as they are outdone, and custom events that later ones of their
 host outdate are dropped. Past its cap, an event type keeps its first event and its
 last ones. What can be read in the end depends on the set alone: the top k of a
 union of top ks is the top k of the union.
@@ -34,8 +34,9 @@ from celeriac.model.events import (
     Succeeded,
     TaskEvent,
 )
+from celeriac.model.states import BUILT_IN_STATES
 
-__all__ = ["CAPS", "FULL_EVENTS", "History", "add", "merge", "retries_of", "speaker"]
+__all__ = ["CAPS", "FULL_EVENTS", "History", "add", "is_named_like_a_state", "merge", "retries_of", "speaker"]
 
 _E = TypeVar("_E", bound=TaskEvent)
 
@@ -60,7 +61,9 @@ CAPS: Final[dict[type[TaskEvent], int]] = {
 
 #: What an event loses when another of its type speaks for the task.
 _PAYLOAD: Final[dict[type[TaskEvent], dict[str, None]]] = {
-    Sent: dict.fromkeys(("name", "args", "kwargs", "eta", "expires", "extra")),
+    Sent: dict.fromkeys(
+        ("name", "args", "kwargs", "eta", "expires", "queue", "exchange", "routing_key", "extra")
+    ),
     Received: dict.fromkeys(("name", "args", "kwargs", "eta", "expires", "extra")),
     Started: dict.fromkeys(("extra",)),
     Succeeded: dict.fromkeys(("result", "runtime", "extra")),
@@ -113,6 +116,11 @@ def retries_of(event: TaskEvent) -> int:
     return event.retries if isinstance(event, Described) else 0
 
 
+def is_named_like_a_state(event: TaskEvent) -> bool:
+    """Tell whether a custom event has the name of a built-in state, and so is none of its own."""
+    return event.subject.upper() in BUILT_IN_STATES
+
+
 def speaker(events: Sequence[_E]) -> _E | None:
     """Return the event that speaks for all of its type, which are given in task order.
 
@@ -140,8 +148,8 @@ def _compact(history: History, event: TaskEvent) -> History:
     kind = type(event)
     same = [e for e in history if type(e) is kind]
     if kind is Custom:
-        # Only the last custom event of each host can decide a state.
-        last = {e.hostname: e for e in same}.values()
+        # Only the last custom event of each host can decide a state, of those that can at all.
+        last = {(e.hostname, is_named_like_a_state(e)): e for e in same}.values()
         return _without(history, same, keep=sorted(last, key=task_key)[-CAPS[kind] :])
     if len(same) > CAPS[kind]:
         by_register = sorted(same[1:], key=lambda e: (retries_of(e), task_key(e)))

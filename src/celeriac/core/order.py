@@ -6,6 +6,9 @@ of one task: by timestamp, because a task hops between workers without carrying
 a clock along. Both are strict and total.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Event, Sent, TaskEvent
 
@@ -15,13 +18,9 @@ DisplayKey = tuple[int, float, str, int]
 TaskKey = tuple[float, int, str, int, str, int]
 
 
-def display_key(event: Event) -> DisplayKey:
-    """Order events by clock, then timestamp, then sender.
-
-    Events without a valid clock have the clock 0, so they form a bucket of their
-    own before all others, and inside it they are ordered by timestamp.
-    """
-    return (event.clock, event.timestamp, event.hostname, event.pid)
+#: Order events by clock, then timestamp, then sender. Events without a valid clock have the
+#: clock 0, so they form a bucket of their own before all others, ordered by timestamp.
+display_key: Callable[[Event], DisplayKey] = attrgetter("clock", "timestamp", "hostname", "pid")
 
 
 def task_key(event: TaskEvent) -> TaskKey:

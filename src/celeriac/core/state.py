@@ -1,7 +1,7 @@
 """The cluster: its workers and its tasks, from events in any order."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from heapq import nlargest, nsmallest
 from operator import attrgetter
@@ -9,20 +9,24 @@ from sys import intern
 
 from msgspec.structs import force_setattr
 
+from celeriac.core.order import DisplayKey, display_key
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
 from celeriac.errors import CallerError
+from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import TASK_EVENTS, Event, Received, Sent, TaskEvent, WorkerEvent
 from celeriac.model.states import READY_STATES
 
 __all__ = ["ClusterState"]
 
-#: Display order of the latest events, and the id to part those that tie.
-_by_time = attrgetter("latest.clock", "latest.timestamp", "latest.hostname", "latest.pid", "uuid")
+_NEVER: DisplayKey = (NO_CLOCK, 0.0, "", 0)
 
 
 class TaskView(Mapping[str, set[Task]]):
-    """Tasks by one of their attributes: ``view[key]`` as a set, ``view(key)`` newest first."""
+    """Tasks by one of their attributes: ``view[key]`` as a set, ``view(key)`` newest first.
+
+    Made anew from all tasks each time it is asked. A key that no task has gives an empty set.
+    """
 
     def __init__(self, state: "ClusterState", attribute: Callable[[Task], str | None]) -> None:
         self._state = state
@@ -35,10 +39,18 @@ class TaskView(Mapping[str, set[Task]]):
         return any(self._attribute(task) == key for task in self._state.all_tasks())
 
     def __iter__(self) -> Iterator[str]:
-        return iter({key for task in self._state.all_tasks() if (key := self._attribute(task)) is not None})
+        return iter(self._grouped())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._grouped())
+
+    def items(self) -> ItemsView[str, set[Task]]:
+        """Return each key and its tasks."""
+        return self._grouped().items()
+
+    def values(self) -> ValuesView[set[Task]]:
+        """Return the tasks of each key."""
+        return self._grouped().values()
 
     def __call__(
         self, key: str, limit: int | None = None, reverse: bool = True
@@ -46,11 +58,20 @@ class TaskView(Mapping[str, set[Task]]):
         """Yield ``(uuid, task)`` in display order, the newest first unless ``reverse`` is false."""
         return _in_order(self[key], limit, newest_first=reverse)
 
+    def _grouped(self) -> dict[str, set[Task]]:
+        groups: dict[str, set[Task]] = {}
+        for task in self._state.all_tasks():
+            key = self._attribute(task)
+            if key is not None:
+                groups.setdefault(key, set()).add(task)
+        return groups
+
 
 class ClusterState:
     """What the events of a cluster add up to. Time is given, and so is the lock if threads share it.
 
-    Tasks and workers are bounded; the ones least recently heard of go first.
+    Tasks and workers are bounded. The task least recently heard of goes first, and the worker
+    that least recently spoke of itself.
     """
 
     def __init__(
@@ -200,7 +221,9 @@ class ClusterState:
     def _add_worker(self, hostname: str) -> Worker:
         worker = self.workers[hostname] = Worker(hostname, now=self._now)
         if len(self.workers) > self.max_workers_in_memory:
-            self.workers.popitem(last=False)
+            _, forgotten = self.workers.popitem(last=False)
+            if forgotten.is_member and self.on_node_leave is not None:
+                self.on_node_leave(forgotten)
         return worker
 
     def _apply_worker(self, event: WorkerEvent, received_at: float | None) -> tuple[Worker, bool]:
@@ -221,6 +244,11 @@ class ClusterState:
         if worker.is_member and (is_restart or not was_member) and self.on_node_join is not None:
             self.on_node_join(worker)
         return worker, created
+
+
+def _by_time(task: Task) -> tuple[DisplayKey, str]:
+    """Order tasks by their latest events, and those that tie by their ids."""
+    return (display_key(task.latest) if task.latest is not None else _NEVER, task.uuid)
 
 
 def _in_order(tasks: Iterable[Task], limit: int | None, *, newest_first: bool) -> Iterator[tuple[str, Task]]:

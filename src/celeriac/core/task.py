@@ -116,11 +116,13 @@ class Task:
             self._describe(event, past)  # type: ignore[arg-type]  # told by kind: isinstance is slower
 
     def _describe(self, event: Described, past: history.History) -> None:
+        if self.history is past:  # the event came before
+            return
         share_description(event, self.uuid, past)
         if len(self.history) != len(past) + 1:
             # The event replaced another, or drove one out: ask the facts from now on.
             self._name = _SEVERAL
-            self.parent_link = self.facts.parent_link
+            self.parent_link = facts.parent_link(self.history)
         elif event.name == self._name:
             force_setattr(event, "name", self._name)  # equal text, one copy
         elif self._name is None and not any(isinstance(e, Described) for e in past):
@@ -128,7 +130,8 @@ class Task:
         else:
             self._name = _SEVERAL
         if event.parent_id is not None and event.parent_id not in (self.uuid, self.parent_link):
-            self.parent_link = self.facts.parent_link if self.parent_link else event.parent_id
+            is_first = self.parent_link is None
+            self.parent_link = event.parent_id if is_first else facts.parent_link(self.history)
 
     @property
     def facts(self) -> facts.Facts:

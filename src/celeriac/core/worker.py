@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from msgspec.structs import force_setattr
 
-from celeriac.model.clock import NO_CLOCK
-from celeriac.model.events import TaskEvent, WorkerEvent, WorkerOffline
+from celeriac.model.clock import NEW_INCARNATION, NO_CLOCK
+from celeriac.model.events import TaskEvent, WorkerEvent, WorkerOffline, WorkerOnline
 
 __all__ = ["HEARTBEATS_KEPT", "HEARTBEAT_DRIFT_MAX", "HEARTBEAT_EXPIRE_WINDOW", "Worker", "heartbeat_expires"]
 
@@ -134,9 +134,13 @@ class Worker:
 
     def _is_news(self, event: WorkerEvent) -> bool:
         """Tell whether an event is later than what we know: by clock in one process, else by time."""
-        if event.pid == self.pid and NO_CLOCK not in (event.clock, self.clock):
-            return event.clock >= self.clock
-        return event.timestamp >= (self.timestamp or 0.0)
+        known_at = self.timestamp or 0.0
+        if event.pid != self.pid or NO_CLOCK in (event.clock, self.clock):
+            return event.timestamp >= known_at
+        if event.clock >= self.clock:
+            return True
+        is_restart = isinstance(event, WorkerOnline) or self.clock - event.clock > NEW_INCARNATION
+        return is_restart and event.timestamp > known_at
 
     def _describe(self, event: WorkerEvent) -> None:
         # Celery: a heartbeat sent on request says freq=5 whatever the true one,

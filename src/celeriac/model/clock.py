@@ -1,6 +1,6 @@
 """What counts as a Lamport clock value."""
 
-__all__ = ["MAX_CLOCK", "NO_CLOCK", "clock_value"]
+__all__ = ["MAX_CLOCK", "NEW_INCARNATION", "NO_CLOCK", "clock_value"]
 
 #: Above 2^53 a JSON reader that knows only doubles loses the difference between
 #: a value and the next one, and such a clock stops.
@@ -9,6 +9,10 @@ MAX_CLOCK = 2**53 - 1
 #: Stands for an absent or invalid clock. Every sender counts before it stamps,
 #: so no real stamp is 0, and 0 sorts before them all.
 NO_CLOCK = 0
+
+#: A clock that falls by more than this while time goes on belongs to a process
+#: that was restarted under the same host and pid, as containers are.
+NEW_INCARNATION = 1000
 
 
 def clock_value(raw: object) -> int | None:

@@ -101,8 +101,8 @@ class Described(TaskEvent, frozen=True, kw_only=True, gc=False):
     name: str | None = None
     args: str | None = None
     kwargs: str | None = None
-    root_id: str | None = None
-    parent_id: str | None = None
+    root_id: Name | None = None
+    parent_id: Name | None = None
     retries: Count = 0
     eta: str | None = None
     expires: str | None = None
@@ -175,7 +175,7 @@ class Revoked(TaskEvent, frozen=True, kw_only=True, gc=False, tag="task-revoked"
     subject: ClassVar[str] = "revoked"
 
     terminated: bool | None = None
-    signum: Integer | str | None = None
+    signum: Integer | Name | None = None
     expired: bool | None = None
 
 

@@ -9,6 +9,7 @@ built-in ones. :class:`state` is that text with an order::
 
 __all__ = [
     "ALL_STATES",
+    "BUILT_IN_STATES",
     "EXCEPTION_STATES",
     "FAILURE",
     "IGNORED",
@@ -59,6 +60,8 @@ PRECEDENCE: tuple[str | None, ...] = (
 _PLACE = {name: place for place, name in enumerate(PRECEDENCE)}
 _CUSTOM_PLACE = _PLACE[None]
 
+#: The states that are not custom.
+BUILT_IN_STATES = frozenset(name for name in PRECEDENCE if name is not None)
 #: The task has ended.
 READY_STATES = frozenset({SUCCESS, FAILURE, REVOKED})
 #: The task has not ended.

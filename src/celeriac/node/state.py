@@ -76,7 +76,8 @@ class State(ClusterState):
         """Take a message body as a broker delivers it, one event or a batch; return its records.
 
         ``received_at`` is when it came, by our clock. Without it no worker counts as alive,
-        which is right for a body out of a file.
+        which is right for a body out of a file. The clock of a ``task-sent`` is taken as it
+        stands: a receiver puts its own there first, because clients do not synchronise theirs.
         """
         events = self.gate.decode(body, received_at)
         callback, mutex = self.event_callback, self._mutex

@@ -163,7 +163,7 @@ def test_a_retry_names_itself_as_parent_and_an_earlier_attempt_knows_better() ->
     known = read(at(Received, 1, parent_id="p"), at(Retried, 2), at(Received, 3, retries=1, parent_id="t"))
 
     assert known.description is not None
-    assert (known.description.parent_id, known.parent_link) == ("t", "p")
+    assert (known.description.parent_id, facts.parent_link(known.history)) == ("t", "p")
 
 
 def test_a_task_may_be_retried_as_often_as_the_cap_and_beyond() -> None:
@@ -187,3 +187,45 @@ def test_a_long_history_keeps_the_payload_of_the_events_that_speak() -> None:
 
     assert known.received == events[-1]
     assert sum(e.args is not None for e in facts.all_of(Received, known.history)) < 20
+
+
+def test_a_custom_event_named_like_a_state_does_not_drive_out_one_that_decides() -> None:
+    customs = [at(Custom, 5, subject="progress"), at(Custom, 6, subject="success")]
+    starts = [at(Started, moment) for moment in range(10, 30)]
+
+    first = facts.read(merge((), (at(Received, 1), *customs, *starts)))
+    last = facts.read(merge((), (at(Received, 1), *starts, *customs)))
+
+    assert (first.state, last.state) == ("PROGRESS", "PROGRESS")
+
+
+def test_the_phase_goes_by_the_process_that_has_the_task() -> None:
+    held = [at(Received, 1, B), at(Received, 2), at(Rejected, 3, requeue=True)]
+
+    assert read(*held, at(Rejected, 4, B, requeue=True)).phase == "requeued"
+    assert read(*held, at(Started, 4), at(Started, 5, B)).phase == "running"
+
+
+def test_a_retry_that_came_once_whole_and_once_without_its_time_is_one() -> None:
+    known = read(
+        at(Received, 1), at(Retried, 2, clock=20), at(Retried, 0.0, clock=20), at(Received, 3, retries=1)
+    )
+
+    assert known.state == "RECEIVED"
+
+
+def test_a_thousand_starts_and_receipts_of_one_process_are_read_without_comparing_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[TaskEvent] = []
+
+    def never(start: TaskEvent, _: TaskEvent) -> bool:
+        compared.append(start)
+        return False
+
+    monkeypatch.setattr(facts, "_follows", never)
+    starts = [at(Started, moment) for moment in range(1, 1000)]
+
+    facts.read(merge((), (*starts, *(at(Received, 1000 + moment) for moment in range(1000)))))
+
+    assert 0 < len(compared) <= facts.MAX_COMPARED**2

@@ -191,3 +191,41 @@ def test_a_state_that_could_hold_nothing_is_refused(limit: str, clock: Clock) ->
 def test_a_heartbeat_expires_after_a_share_of_its_frequency() -> None:
     assert heartbeat_expires(100.0, 2.0) == 104.0
     assert heartbeat_expires(100.0, 2.0, 50) == 101.0
+
+
+def test_a_container_restarted_under_the_same_pid_is_alive_again(
+    state: ClusterState, told: list[str]
+) -> None:
+    state.apply(say(WorkerOnline, 4990, pid=1), NOW)
+    state.apply(say(WorkerOffline, 5000, pid=1), NOW)
+    state.apply(say(WorkerOnline, 1, pid=1, moment=NOW + 10, processed=0), NOW + 10)
+
+    assert worker_of(state).alive
+    assert (worker_of(state).clock, worker_of(state).processed) == (1, 0)
+    assert told == ["join w@x.1", "leave w@x", "join w@x.1"]
+
+
+def test_a_container_that_crashed_is_described_by_the_new_process(state: ClusterState) -> None:
+    state.apply(say(WorkerHeartbeat, 5000, pid=1, active=9), NOW)
+    state.apply(say(WorkerHeartbeat, 3, pid=1, moment=NOW + 10, active=1), NOW + 10)
+
+    assert (worker_of(state).active, worker_of(state).clock) == (1, 3)
+
+
+def test_a_forged_farewell_with_a_huge_clock_does_not_hold_a_worker_down(state: ClusterState) -> None:
+    state.apply(say(WorkerHeartbeat, 10), NOW)
+    state.apply(say(WorkerOffline, 2**53 - 1), NOW + 1)
+    state.apply(say(WorkerHeartbeat, 12, moment=NOW + 2), NOW + 2)
+
+    assert worker_of(state).alive
+
+
+def test_a_member_that_is_forgotten_has_left(clock: Clock) -> None:
+    heard: list[str] = []
+    state = ClusterState(now=clock, max_workers_in_memory=1)
+    state.on_node_join = lambda worker: heard.append(f"join {worker.hostname}")
+    state.on_node_leave = lambda worker: heard.append(f"leave {worker.hostname}")
+    for name in ("a", "b", "a"):
+        state.apply(WorkerHeartbeat(timestamp=NOW, clock=1, hostname=name), NOW)
+
+    assert heard == ["join a", "leave a", "join b", "leave b", "join a"]
