@@ -5,11 +5,11 @@ a set union. So it is the same whatever the order of arrival, with every
 duplicate and every split of the stream, and needs no case analysis on states;
 what the events *mean* is read from it in :mod:`celeriac.core.facts`.
 
-Two bounds keep it small. Past :data:`FULL_EVENTS` events, those that can no longer
-speak for the task lose their payload as they are outdone, and custom events that later ones of their
-host outdate are dropped. Past its cap, an event type keeps its first event and its
-last ones. What can be read in the end depends on the set alone: the top k of a
-union of top ks is the top k of the union.
+Two bounds keep it small. Past :data:`FULL_EVENTS` events, one that another outdoes
+as the speaker of its type loses its payload, and a custom event that a later one of
+its host outdates is dropped. Past its cap, an event type keeps its first and its last
+event, and between them those of the latest attempts. What can be read in the end
+depends on the set alone: the top k of a union of top ks is the top k of the union.
 """
 
 from bisect import bisect_left
@@ -152,8 +152,8 @@ def _compact(history: History, event: TaskEvent) -> History:
         last = {(e.hostname, is_named_like_a_state(e)): e for e in same}.values()
         return _without(history, same, keep=sorted(last, key=task_key)[-CAPS[kind] :])
     if len(same) > CAPS[kind]:
-        by_register = sorted(same[1:], key=lambda e: (retries_of(e), task_key(e)))
-        history = _without(history, same, keep=[same[0], *by_register[1 - CAPS[kind] :]])
+        between = sorted(same[1:-1], key=lambda e: (retries_of(e), task_key(e)))
+        history = _without(history, same, keep=[same[0], *between[2 - CAPS[kind] :], same[-1]])
     spoke_before = speaker([e for e in same if e is not event])
     silent = spoke_before if event is speaker(same) else event
     if silent is None:
