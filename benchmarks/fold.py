@@ -24,8 +24,8 @@ from benchmarks.report import Row
 CHUNK = 20_000
 SMALL_TASKS, SMALL_EVENTS, SMALL_TURNS = 10_000, 200_000, 5
 LARGE_TASKS, LARGE_EVENTS = 1_000_000, 200_000
-#: The large state may hold a quarter more than it does. At its limit Celery drops the oldest entry
-#: of a list of four million for every event, and comes to a few hundred events a second.
+#: The large state may hold a quarter more than it does. At its limit Celery drops the first entry
+#: of a list of four million for every event, and one window did not end within minutes.
 HEADROOM = 1.25
 EVENTS_PER_TASK = 4.4
 SHUFFLE_WINDOW = 1000

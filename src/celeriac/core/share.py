@@ -2,7 +2,7 @@
 
 Each decoded event brings its own copy of its task's id, its node's name, the
 arguments its task was sent with. Records are frozen, and stay equal to what they
-were: only the object behind an equal value is another. It saves a third of a task.
+were: only the object behind an equal value is another. It saves a good part of a task.
 """
 
 from sys import intern
