@@ -4,7 +4,15 @@ What a peer sends is never answered with an exception: it is counted where it
 enters (:class:`celeriac.wire.event.Gate`) and harms nothing.
 """
 
-__all__ = ["CallerError", "CeleriacError", "PeerError"]
+__all__ = [
+    "AccessRefused",
+    "CallerError",
+    "CeleriacError",
+    "ConnectionLost",
+    "ImproperlyConfigured",
+    "NetworkError",
+    "PeerError",
+]
 
 
 class CeleriacError(Exception):
@@ -20,3 +28,19 @@ class PeerError(CeleriacError):
 
     Raised and caught inside ``wire``: it never reaches a caller.
     """
+
+
+class ImproperlyConfigured(CeleriacError):
+    """A setting is unknown, or holds what it cannot; the message names the setting and the fix."""
+
+
+class NetworkError(CeleriacError, ConnectionError):
+    """The broker, or the way to it, is at fault."""
+
+
+class ConnectionLost(NetworkError):
+    """The link broke or could not be made. To try again, with a fresh link, is right."""
+
+
+class AccessRefused(NetworkError):
+    """The broker refused who we are or what we asked for. To try again is no use; the operator can fix it."""

@@ -56,6 +56,10 @@ UtcOffset = Annotated[float, Meta(ge=-48, le=48)]
 Load = Annotated[float, Meta(ge=0, le=1e12)]
 
 
+#: Fields of records that are not fields of the wire.
+_OURS: Final = frozenset({"extra", "group", "subject"})
+
+
 class Extra(dict[str, object]):
     """The fields of an event that its record has no place for, bounded and opaque.
 
@@ -85,6 +89,35 @@ class Event(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=T
     def type(self) -> str:
         """The type as on the wire: ``task-started``."""
         return f"{self.group}-{self.subject}" if self.subject else self.group
+
+    # Programs written for Celery's receiver take events for dicts: to read one like that works too.
+
+    def __getitem__(self, name: str) -> object:
+        if name == "type":
+            return self.type
+        if self.extra is not None and name in self.extra:
+            return self.extra[name]
+        value = getattr(self, name, None) if name in self.__struct_fields__ else None
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def get(self, name: str, default: object = None) -> object:
+        """Return a field by its name on the wire; ``default`` where the event does not say."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def keys(self) -> list[str]:
+        """Return the names of the fields that the event says: ``dict(event)`` has them all."""
+        said = [
+            name for name in self.__struct_fields__ if name not in _OURS and getattr(self, name) is not None
+        ]
+        return [*said, "type", *(self.extra or ())]
 
 
 class TaskEvent(Event, frozen=True, kw_only=True, gc=False):

@@ -1,7 +1,7 @@
 """The cluster state that programs hold: any input, any thread."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
 from time import time
 from typing import Any, TypeVar
@@ -80,6 +80,11 @@ class State(ClusterState):
         stands: a receiver puts its own there first, because clients do not synchronise theirs.
         """
         events = self.gate.decode(body, received_at)
+        self.take(events, received_at)
+        return events
+
+    def take(self, events: Iterable[Event], received_at: float | None = None) -> None:
+        """Take the records of one message, which came at ``received_at``."""
         callback, mutex = self.event_callback, self._mutex
         mutex.acquire()  # by hand: ``with`` takes twice as long, and this runs for every message
         try:
@@ -89,7 +94,6 @@ class State(ClusterState):
                 self.apply(event, received_at)
         finally:
             mutex.release()
-        return events
 
     def freeze_while(
         self, function: Callable[..., _T], *args: Any, clear_after: bool = False, **kwargs: Any

@@ -115,7 +115,7 @@ class Gate:
         try:
             event = self._convert_known(body) or self._convert_any(body)
         except PeerError as error:
-            self._refuse(error, b"")
+            self.refuse(error, b"")
             return None
         received_at = event.local_received
         if received_at is not None:
@@ -132,7 +132,7 @@ class Gate:
                 return [self._decode_event(body)]
             parts = self._split_batch(body)
         except PeerError as error:
-            self._refuse(error, body)
+            self.refuse(error, body)
             return []
         return [event for part in parts if (event := self._decode_part(part)) is not None]
 
@@ -152,7 +152,7 @@ class Gate:
         try:
             return self._decode_event(part) if isinstance(part, bytes) else self._convert_any(part)
         except PeerError as error:
-            self._refuse(error, part if isinstance(part, bytes) else b"")
+            self.refuse(error, part if isinstance(part, bytes) else b"")
             return None
 
     def _decode_event(self, body: bytes) -> Event:
@@ -231,7 +231,8 @@ class Gate:
         self.mended["timestamp"] += 1
         force_setattr(event, "timestamp", 0.0)
 
-    def _refuse(self, error: PeerError, body: bytes) -> None:
+    def refuse(self, error: PeerError, body: bytes) -> None:
+        """Count a message that cannot be taken, and remember what to know it by."""
         reason = str(error)
         self.refused[reason] += 1
         digest = sha256(body[:_DIGEST_BYTES]).hexdigest()

@@ -1,0 +1,201 @@
+"""Sends events: stamped, in order, and kept until the broker has them."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from time import time
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from celeriac.config import Settings
+from celeriac.core.clock import LamportClock
+from celeriac.core.outbox import Outbox
+from celeriac.errors import CallerError
+from celeriac.node.courier import Courier
+from celeriac.node.identity import anonymous_name, hours_west
+from celeriac.transport.base import Connection
+from celeriac.wire.names import event_exchange
+
+__all__ = ["EventDispatcher"]
+
+logger = logging.getLogger(__name__)
+
+#: Celery: brokers that have no fan-out, and so no events.
+_SILENT_DRIVERS: Final = frozenset({"sql"})
+#: Fields that the dispatcher fills in by itself.
+_OURS: Final = frozenset({"type", "hostname", "utcoffset", "pid", "clock"})
+
+
+class EventDispatcher:
+    """Sends events of one node, from any number of threads.
+
+    Each event is stamped when it is sent, and leaves in that order. It is kept until the
+    broker has confirmed it: when the link is lost, what is not confirmed goes out again over the
+    next one, with the same stamp, so that a receiver which got it twice counts it once. While the
+    broker is away up to ``settings.event_offline_limit`` events wait; beyond it the oldest
+    go, counted in ``dropped``.
+
+    ``connection`` says which broker; the dispatcher makes a link of its own.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        settings: Settings,
+        clock: LamportClock,
+        hostname: str | None = None,
+        enabled: bool = True,
+        buffer_while_offline: bool = True,
+        groups: Collection[str] | None = None,
+        buffer_group: Collection[str] | None = None,
+        buffer_limit: int = 24,
+        on_send_buffered: Callable[[], object] | None = None,
+    ) -> None:
+        self.hostname = hostname or anonymous_name()
+        self.clock = clock
+        self.buffer_while_offline = buffer_while_offline
+        #: Only events of these groups are sent; all of them if it is empty.
+        self.groups = set(groups or ())
+        #: Events of these groups are gathered and sent ``buffer_limit`` at a time.
+        self.buffer_group = frozenset(buffer_group or ())
+        #: Called when an event was gathered and its batch is not full yet.
+        self.on_send_buffered = on_send_buffered
+        self.on_enabled: set[Callable[[], object]] = set()
+        self.on_disabled: set[Callable[[], object]] = set()
+        self.enabled = enabled and connection.driver not in _SILENT_DRIVERS
+        self._courier = Courier(
+            connection,
+            Outbox(limit=settings.event_offline_limit, batch_limit=buffer_limit),
+            exchange=event_exchange(settings.event_exchange, connection.driver),
+            headers={"hostname": self.hostname},
+            settings=settings,
+        )
+        self._outbox = self._courier.outbox
+        self._changed = self._courier.changed
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """Events that had to go for want of room, by group."""
+        return self._outbox.dropped
+
+    @property
+    def buffered(self) -> int:
+        """How many events no broker has confirmed yet."""
+        return len(self._outbox)
+
+    def send(
+        self,
+        type: str,  # noqa: A002  (the word of the wire)
+        *,
+        blind: bool = False,
+        **fields: object,
+    ) -> None:
+        """Send one event, or gather it with others of its group; nothing if we are not enabled.
+
+        A ``blind`` event carries no clock. Raises ConnectionLost only if nothing is kept
+        while offline.
+        """
+        group = type.partition("-")[0]
+        if not self.enabled or (self.groups and group not in self.groups):
+            return
+        if group not in self.buffer_group:
+            self._post(type, fields, blind=blind)
+            return
+        with self._changed:
+            is_full = self._outbox.put_in_batch(group, self._spell(type, fields, blind=blind))
+        if is_full:
+            self._courier.carry()
+        elif self.on_send_buffered is not None:
+            self.on_send_buffered()
+
+    def publish(self, type: str, fields: Mapping[str, object], *, blind: bool = False) -> None:  # noqa: A002
+        """Send one event as a message of its own, whatever its group."""
+        if self.enabled:
+            self._post(type, fields, blind=blind)
+
+    def flush(self, timeout: float = 0.0) -> int:
+        """Send what is gathered and what waits, and return how many events are not confirmed yet.
+
+        Waits up to ``timeout`` seconds until none is left.
+        """
+        with self._changed:
+            self._outbox.close_batch()
+        self._courier.carry()
+        self._courier.wait(timeout)
+        return self.buffered
+
+    def enable(self) -> None:
+        """Begin to send, and tell who asked to be told."""
+        self.enabled = True
+        for callback in list(self.on_enabled):
+            callback()
+
+    def disable(self) -> None:
+        """Stop sending once what is gathered has left, and tell who asked to be told."""
+        if self.enabled:
+            self.close()
+            for callback in list(self.on_disabled):
+                callback()
+
+    def extend_buffer(self, other: "EventDispatcher") -> None:
+        """Take over what another dispatcher could not send."""
+        with self._changed, other._changed:  # noqa: SLF001
+            self._outbox.adopt(other._outbox)  # noqa: SLF001
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Send what is left, waiting up to ``timeout`` seconds, and end the link.
+
+        Nothing is sent afterwards, unless the dispatcher is enabled again.
+        """
+        self.enabled = False
+        try:
+            self.flush(timeout)
+        finally:
+            self._courier.stop()
+        if self.buffered:
+            logger.warning("%d events could not be sent before the dispatcher was closed.", self.buffered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside
+
+    def _spell(self, type_: str, fields: Mapping[str, object], *, blind: bool) -> bytes:
+        if not _OURS.isdisjoint(fields):
+            names = ", ".join(sorted(_OURS & fields.keys()))
+            raise CallerError(f"the dispatcher fills in {names} by itself: leave it out of the fields")
+        event = {
+            "hostname": self.hostname,
+            "utcoffset": hours_west(),
+            "pid": os.getpid(),
+            "clock": None if blind else self.clock.forward(),
+            "timestamp": time(),
+            **fields,
+            "type": type_,
+        }
+        try:
+            return msgspec.json.encode(event)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CallerError(f"event {type_!r} cannot be written as JSON: {error}") from error
+
+    def _post(self, type_: str, fields: Mapping[str, object], *, blind: bool) -> None:
+        def put() -> None:
+            # Stamped under the lock: the order of clocks is the order of leaving.
+            event = self._spell(type_, fields, blind=blind)
+            self._outbox.put(type_.replace("-", "."), type_.partition("-")[0], event)
+
+        if not self.buffer_while_offline:
+            self._courier.carry_at_once(put)
+            return
+        with self._changed:
+            put()
+        self._courier.carry()

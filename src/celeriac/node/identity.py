@@ -1,0 +1,25 @@
+"""Who we are and where: the fields every event carries."""
+
+import os
+import socket
+import time
+from functools import lru_cache
+
+__all__ = ["anonymous_name", "hours_west"]
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    return socket.gethostname()
+
+
+def anonymous_name() -> str:
+    """Return the name of a process that is no worker, as Celery's clients call themselves."""
+    return f"gen{os.getpid()}@{_host()}"
+
+
+def hours_west() -> int:
+    """Return how many hours our time zone lies west of UTC now."""
+    is_summer = time.daylight and time.localtime().tm_isdst > 0
+    # Celery: rounded down, so that India (5:30 east) is -6.
+    return (time.altzone if is_summer else time.timezone) // 3600

@@ -1,0 +1,183 @@
+"""Receives events, for ever: across restarts of the broker, and without mistaking silence for calm."""
+
+from collections.abc import Callable, Iterator, Mapping
+from threading import Event as Flag
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from celeriac.config import Settings
+from celeriac.core.clock import CLIENT_CLOCK_SKEW, LamportClock
+from celeriac.errors import ConnectionLost
+from celeriac.model.events import Event
+from celeriac.node.identity import anonymous_name
+from celeriac.node.reception import Reception
+from celeriac.node.state import State
+from celeriac.transport.base import Connection
+from celeriac.wire.event import Gate
+from celeriac.wire.names import ALL_EVENTS
+
+__all__ = ["CLIENT_CLOCK_SKEW", "EventReceiver", "Handler"]
+
+#: What is done with an event.
+Handler = Callable[[Event], object]
+
+#: How long one wait lasts, so that a request to stop is heeded soon.
+_SLICE: Final = 0.5
+
+
+class EventReceiver:
+    """Receives the events of a cluster and hands each to a handler.
+
+    ``handlers`` maps types, as ``task-failed``, to functions of one event; ``*`` gets every
+    type that has none of its own. A lost link is made again by itself, and then comes an event
+    ``cluster-gap`` of our own, with ``since``, ``until`` and ``reason``: what happened
+    in between may be missing. What cannot be read is counted in ``gate``, and harms nothing.
+
+    A ``state`` is brought up to date before any handler sees the event; that is quicker than to
+    make ``state.event`` a handler.
+
+    ``connection`` says which broker; the receiver makes links of its own. Between two calls of
+    :meth:`capture` it stays subscribed, until :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        handlers: Mapping[str, Handler] | None = None,
+        *,
+        settings: Settings,
+        clock: LamportClock,
+        routing_key: str = ALL_EVENTS,
+        node_id: str | None = None,
+        hostname: str | None = None,
+        gate: Gate | None = None,
+        state: State | None = None,
+    ) -> None:
+        self.handlers = dict(handlers or {})
+        self.gate = gate or Gate()
+        self._connection = connection
+        self._link: Connection | None = None
+        self._stopping = Flag()
+        self._reception = Reception(
+            settings=settings,
+            clock=clock,
+            hostname=hostname or anonymous_name(),
+            gate=self.gate,
+            state=state,
+            routing_key=routing_key,
+            node_id=node_id,
+        )
+
+    @property
+    def losses(self) -> int:
+        """How many times the link was lost."""
+        return self._reception.losses
+
+    def capture(self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True) -> None:
+        """Handle events until ``limit`` of them have come, or :meth:`stop` is called.
+
+        Raises TimeoutError when none came for ``timeout`` seconds. With ``wakeup`` all workers
+        are asked to announce themselves at once.
+        """
+        if self.handlers or limit is not None:
+            for _ in self.itercapture(limit, timeout, wakeup=wakeup):
+                pass
+            return
+        # The state has them already: nobody looks at single events.
+        for _ in self._messages(timeout, wakeup=wakeup):
+            self._reception.waiting.clear()
+
+    def itercapture(
+        self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True
+    ) -> Iterator[Event]:
+        """Handle events as :meth:`capture` does, and give each one out."""
+        waiting = self._reception.waiting
+        for _ in self._messages(timeout, wakeup=wakeup):
+            while waiting:
+                event = waiting.popleft()
+                self.process(event)
+                yield event
+                if limit is not None:
+                    limit -= 1
+                    if limit <= 0:
+                        return
+
+    def _messages(self, timeout: float | None, *, wakeup: bool) -> Iterator[None]:
+        """Receive until told to stop, and pause whenever events wait."""
+        if self._link is None:
+            self._subscribe(wakeup=wakeup)
+        elif wakeup:
+            self._wake(self._link)
+        heard_at = monotonic()
+        while not self._stopping.is_set():
+            if self._reception.waiting:
+                yield
+                heard_at = monotonic()
+            left = _SLICE if timeout is None else heard_at + timeout - monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no event came for {timeout:g} seconds")
+            self._drain(min(left, _SLICE), wakeup=wakeup)
+        self._stopping.clear()
+
+    def process(self, event: Event) -> None:
+        """Hand one event to its handler."""
+        handler = self.handlers.get(event.type) or self.handlers.get("*")
+        if handler is not None:
+            handler(event)
+
+    def wakeup_workers(self) -> None:
+        """Ask all workers to send a heartbeat now, so that we need not wait for the next one."""
+        with self._connection.clone() as link:
+            self._wake(link)
+
+    def stop(self) -> None:
+        """Let :meth:`capture` return soon, or the next one if none is running.
+
+        Safe to call from another thread or a signal handler.
+        """
+        self._stopping.set()
+
+    def close(self) -> None:
+        """End the link. What was received and not handled yet is handled by the next capture."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the link
+
+    def _drain(self, patience: float, *, wakeup: bool) -> None:
+        """Receive what is there, waiting for it; make the link again if it is lost."""
+        try:
+            if self._link is not None:
+                self._link.drain(patience)
+            else:
+                self._subscribe(wakeup=wakeup)
+        except ConnectionLost as error:
+            self.close()
+            self._stopping.wait(self._reception.lose(error))
+
+    def _subscribe(self, *, wakeup: bool) -> None:
+        """Make a link and subscribe on it. Everything published from then on arrives."""
+        link = self._connection.clone()
+        try:
+            link.subscribe(self._reception.queue(link.driver), self._reception.receive)
+            if wakeup:
+                self._wake(link)
+        except BaseException:
+            link.close()
+            raise
+        self._link = link
+        self._reception.resume()
+
+    def _wake(self, link: Connection) -> None:
+        exchange, request = self._reception.wakeup()
+        link.publish(exchange, request.body, headers=request.headers)

@@ -1,0 +1,147 @@
+"""What becomes of a message of events, however it was received."""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from random import SystemRandom
+from time import time
+from uuid import uuid4
+
+from msgspec.structs import force_setattr
+
+from celeriac.config import Settings
+from celeriac.core.backoff import Backoff
+from celeriac.core.clock import LamportClock
+from celeriac.errors import PeerError
+from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import Event, Extra, Other, Sent
+from celeriac.model.message import Exchange, Message, Queue
+from celeriac.node.identity import hours_west
+from celeriac.node.state import State
+from celeriac.wire.control import Request, Spelled, encode_request
+from celeriac.wire.envelope import body_of
+from celeriac.wire.event import Gate
+from celeriac.wire.names import control_exchange, event_exchange, event_queue
+
+__all__ = ["Reception"]
+
+logger = logging.getLogger(__name__)
+
+
+class Reception:
+    """Reads messages into events, moves the clock past them, and tells of gaps.
+
+    It is the same for threads and for asyncio: no waiting happens here.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: LamportClock,
+        hostname: str,
+        gate: Gate,
+        state: State | None,
+        routing_key: str,
+        node_id: str | None,
+        now: Callable[[], float] = time,
+    ) -> None:
+        self.clock = clock
+        self.gate = gate
+        #: Events that were received and not handed on yet.
+        self.waiting: deque[Event] = deque()
+        #: How long to wait before the link is made again.
+        self.backoff = Backoff(
+            base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=SystemRandom().random
+        )
+        #: Times the link was lost.
+        self.losses = 0
+        self._settings = settings
+        self._state = state
+        self._hostname = hostname
+        self._routing_key = routing_key
+        self._node_id = node_id
+        self._now = now
+        self._heard_at = now()
+        self._lost_because: str | None = None
+
+    def queue(self, driver: str) -> Queue:
+        """Return the queue to subscribe to."""
+        exchange = event_exchange(self._settings.event_exchange, driver)
+        # A name of its own for each link: after a cut the broker may still hold the queue of the last.
+        unique = self._node_id or str(uuid4())
+        return event_queue(self._settings, exchange, unique=unique, routing_key=self._routing_key)
+
+    def wakeup(self) -> tuple[Exchange, Spelled]:
+        """Return what asks all workers to announce themselves, and where to publish it."""
+        request = encode_request(Request("heartbeat", clock=self.clock.forward()))
+        return control_exchange(self._settings), request
+
+    def receive(self, message: Message) -> None:
+        """Take one message: one event, a batch of them, or nothing that can be taken."""
+        self._heard_at = received_at = self._now()
+        try:
+            body = body_of(message)
+        except PeerError as error:
+            self.gate.refuse(error, message.body)
+            return
+        events = self.gate.decode(body, received_at)
+        self._stamp(events, received_at)
+        if self._state is not None:
+            self._state.take(events, received_at)
+        self.waiting.extend(events)
+
+    def lose(self, error: Exception) -> float:
+        """Note that there is no link, and return how long to wait; the first reason counts."""
+        if self._lost_because is None:
+            self._lost_because = str(error)
+            self.losses += 1
+            logger.warning("Reception of events is interrupted: %s", error)
+        return self.backoff.next()
+
+    def resume(self) -> None:
+        """Note that we hear; if we did not for a while, that is an event."""
+        now = self._now()
+        if self._lost_because is not None:
+            self.waiting.append(self._gap(now, self._lost_because))
+            logger.info("Reception of events goes on after %.1f seconds.", now - self._heard_at)
+        self._lost_because, self._heard_at = None, now
+        self.backoff.reset()
+
+    def _stamp(self, events: list[Event], received_at: float) -> None:
+        """Write our side of the receipt into events, and move the clock past the message."""
+        # A message is one receipt, however many events are in it.
+        highest, peer, client_stamp = NO_CLOCK, "", None
+        for event in events:
+            force_setattr(event, "local_received", received_at)
+            if type(event) is Sent:
+                # Celery: clients never synchronise, so their clocks say nothing here.
+                if client_stamp is None:
+                    client_stamp = self.clock.receive_client()
+                force_setattr(event, "client_clock", event.clock)
+                force_setattr(event, "clock", client_stamp)
+            elif event.clock > highest:
+                highest, peer = event.clock, event.hostname
+        if highest != NO_CLOCK:
+            self.clock.receive(highest, peer=peer)
+        elif client_stamp is None:
+            self.clock.forward()
+        if self._settings.event_localize:
+            own = hours_west()
+            for event in events:
+                shifted = event.timestamp - (event.utcoffset - own) * 3600
+                force_setattr(event, "timestamp", max(0.0, shifted))
+
+    def _gap(self, now: float, reason: str) -> Event:
+        return Other(
+            group="cluster",
+            subject="gap",
+            timestamp=now,
+            local_received=now,
+            clock=self.clock.forward(),
+            hostname=self._hostname,
+            pid=os.getpid(),
+            utcoffset=hours_west(),
+            extra=Extra(since=self._heard_at, until=now, reason=reason, attempts=self.backoff.attempts),
+        )

@@ -1,0 +1,1 @@
+"""Pipes: one small protocol over any broker, and its implementations."""

@@ -1,0 +1,118 @@
+"""Any link, for asyncio: the event loop never waits for a broker.
+
+Each link has a thread of its own, and what comes over it crosses to the loop many
+messages at a time. So every broker that kombu speaks to works under asyncio, with the code
+that threads use.
+"""
+
+from asyncio import get_running_loop
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from celeriac.model.message import Exchange, Message, Queue
+from celeriac.transport.base import Connection, Deliver
+
+__all__ = ["AsyncConnection"]
+
+_T = TypeVar("_T")
+
+#: How long the thread waits at a time. A cancelled wait holds the link no longer than that.
+_SLICE: Final = 0.25
+
+
+class AsyncConnection:
+    """One link to a broker, for the tasks of one event loop.
+
+    It makes a link of its own, to the broker that ``connection`` leads to. A cancelled call
+    loses nothing: messages that came meanwhile are delivered by the next :meth:`drain`.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection.clone()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="celeriac-link")
+        self._waiting: deque[tuple[Deliver, Message]] = deque()
+
+    @property
+    def driver(self) -> str:
+        """The family of the broker."""
+        return self._connection.driver
+
+    @property
+    def address(self) -> str:
+        """Where it leads, for people."""
+        return self._connection.address
+
+    async def publish(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        *,
+        routing_key: str = "",
+        headers: Mapping[str, object] | None = None,
+        is_persistent: bool = False,
+    ) -> None:
+        """Send one JSON message."""
+        await self._run(
+            partial(
+                self._connection.publish,
+                exchange,
+                body,
+                routing_key=routing_key,
+                headers=headers,
+                is_persistent=is_persistent,
+            )
+        )
+
+    async def unconfirmed(self, timeout: float = 0.0) -> int:
+        """Return how many of the last published messages the broker has not confirmed yet."""
+        return await self._run(partial(self._connection.unconfirmed, timeout))
+
+    async def subscribe(self, queue: Queue, deliver: Deliver) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`, in the loop."""
+
+        def keep(message: Message) -> None:
+            self._waiting.append((deliver, message))
+
+        await self._run(partial(self._connection.subscribe, queue, keep))
+
+    async def drain(self, timeout: float | None = None) -> int:
+        """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while not self._waiting:
+            left = _SLICE if deadline is None else min(_SLICE, max(0.0, deadline - monotonic()))
+            await self._run(partial(self._connection.drain, left))
+            if deadline is not None and monotonic() >= deadline:
+                break
+        delivered = 0
+        while self._waiting:
+            deliver, message = self._waiting.popleft()
+            delivered += 1
+            deliver(message)
+        return delivered
+
+    async def close(self) -> None:
+        """End the link and its thread."""
+        try:
+            await self._run(self._connection.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def clone(self) -> Self:
+        """Return a new link to the same broker, not yet open."""
+        return type(self)(self._connection)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, call: Callable[[], _T]) -> _T:
+        return await get_running_loop().run_in_executor(self._thread, call)

@@ -1,0 +1,192 @@
+"""RabbitMQ: py-amqp makes the link, and its socket is read in batches.
+
+py-amqp asks the kernel nine times for one message and builds a dozen objects from
+it. Here one read takes as much as there is; deliveries are cut out of it, and every
+other frame goes to py-amqp as it would have by itself.
+"""
+
+import struct
+from collections import OrderedDict
+from struct import Struct
+from time import monotonic
+from typing import Any, Final
+
+from amqp.basic_message import Message as AmqpMessage
+from amqp.spec import Basic
+
+from celeriac.config import Settings
+from celeriac.errors import ConnectionLost
+from celeriac.model.message import Exchange, Message
+from celeriac.transport.base import Deliver
+from celeriac.transport.kombu import KombuConnection, to_message
+
+__all__ = ["AmqpConnection"]
+
+_READ_BYTES: Final = 256 * 1024
+#: A frame: its type, channel and size, the payload, and one byte that ends it.
+_FRAME: Final = Struct(">BHI")
+_FRAME_START, _FRAME_REST = 7, 8
+_METHOD, _BODY = 1, 3
+#: The method, then the length of the consumer tag.
+_DELIVER: Final = Struct(">HH").pack(*Basic.Deliver)
+#: In the header of a message: class and weight, then the size of its body, then the properties.
+_BODY_SIZE: Final = Struct(">4xQ")
+#: How messages are described, remembered: those of one node are all described alike.
+_MAX_DESCRIPTIONS: Final = 1024
+
+_NO_BODY: Final = Struct(">HHQ").pack(Basic.Deliver[0], 0, 0)
+
+_Description = tuple[str, str, dict[str, object]]
+
+
+class AmqpConnection(KombuConnection):
+    """One link to RabbitMQ; what it publishes is confirmed by the broker."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._deliver_to: dict[tuple[int, bytes], Deliver] = {}
+        self._descriptions: OrderedDict[bytes, _Description] = OrderedDict()
+        self._delivered = 0
+        self._published = 0
+        self._confirmed = 0
+        self._confirmed_early: set[int] = set()
+
+    def unconfirmed(self, timeout: float = 0.0) -> int:
+        """Return how many of the last published messages the broker has not confirmed yet."""
+        deadline = monotonic() + timeout
+        while self._confirmed < self._published:
+            left = deadline - monotonic()
+            self._read(max(0.0, left))
+            if left <= 0:
+                break
+        return self._published - self._confirmed
+
+    def _publishing_channel(self, exchange: Exchange) -> Any:
+        is_new = self._publisher is None
+        channel = super()._publishing_channel(exchange)
+        if is_new:
+            channel.confirm_select()
+            channel.events["basic_ack"].add(self._on_confirmed)
+            channel.events["basic_nack"].add(self._on_refused)
+        return channel
+
+    def _send(self, channel: Any, message: Any, exchange: Exchange, routing_key: str) -> None:
+        self._published += 1
+        channel.basic_publish(message, exchange.name, routing_key)
+
+    def _on_confirmed(self, tag: int, is_multiple: bool) -> None:
+        if is_multiple:
+            self._confirmed = max(self._confirmed, tag)
+            self._confirmed_early = {early for early in self._confirmed_early if early > tag}
+        else:
+            self._confirmed_early.add(tag)
+        # Only what lies before the first gap is surely there in order.
+        while self._confirmed + 1 in self._confirmed_early:
+            self._confirmed += 1
+            self._confirmed_early.remove(self._confirmed)
+
+    def _on_refused(self, tag: int, is_multiple: bool) -> None:  # noqa: ARG002
+        raise ConnectionLost(f"the broker at {self.address} could not keep message {tag}")
+
+    def _consume(self, channel: Any, queue: Any, deliver: Deliver) -> None:
+        def count_and_deliver(message: Message) -> None:
+            self._delivered += 1
+            deliver(message)
+
+        tag = f"celeriac.{queue.name}"
+        self._deliver_to[channel.channel_id, tag.encode()] = count_and_deliver
+        # py-amqp delivers by itself what comes while it waits for an answer of the broker.
+        queue.consume(tag, to_message(count_and_deliver), no_ack=True)
+
+    def _read(self, timeout: float | None) -> int:
+        """Take what the socket has, waiting for the first bytes; return how many messages came."""
+        before = self._delivered
+        with self._translated():
+            transport = self._kombu.connection.transport
+            try:
+                with transport.having_timeout(timeout):
+                    data = transport.sock.recv(_READ_BYTES)
+            except TimeoutError:
+                return 0
+            if not data:
+                raise ConnectionLost(f"the broker at {self.address} closed the link")
+            # What is incomplete waits where py-amqp looks for it, in case it reads next.
+            transport._read_buffer = self._take(bytes(transport._read_buffer) + data)  # noqa: SLF001
+        return self._delivered - before
+
+    def _take(self, data: bytes) -> bytes:
+        """Deliver every message that is complete, and return the rest."""
+        start, size = 0, len(data)
+        amqp = self._kombu.connection
+        try:
+            while size - start >= _FRAME_REST:
+                kind, channel, length = _FRAME.unpack_from(data, start)
+                end = start + _FRAME_REST + length
+                if end > size:
+                    break
+                begin = start + _FRAME_START
+                if kind == _METHOD and data.startswith(_DELIVER, begin):
+                    delivery = self._delivery(data, begin, end, channel)
+                    if delivery is None:
+                        break
+                    deliver, message, start = delivery
+                    deliver(message)
+                else:
+                    start = end
+                    amqp.on_inbound_frame((kind, channel, data[begin : end - 1]))
+        except BaseException:
+            amqp.transport._read_buffer = data[start:]  # noqa: SLF001
+            raise
+        return data[start:]
+
+    def _delivery(
+        self, data: bytes, begin: int, end: int, channel: int
+    ) -> tuple[Deliver, Message, int] | None:
+        """Return one message with its receiver and where it ends; None if it is not all there."""
+        # RabbitMQ writes the frames of one message in one go, so nothing stands between them.
+        try:
+            _, _, length = _FRAME.unpack_from(data, end)
+            header, end = end + _FRAME_START, end + _FRAME_REST + length
+            (missing,) = _BODY_SIZE.unpack_from(data, header)
+            described = data[header + _BODY_SIZE.size : end - 1]
+            parts = []
+            while missing > 0:
+                kind, _, length = _FRAME.unpack_from(data, end)
+                if kind != _BODY:
+                    raise ConnectionLost(f"the broker at {self.address} sent a frame out of order")
+                part = data[end + _FRAME_START : end + _FRAME_START + length]
+                end += _FRAME_REST + length
+                missing -= length
+                parts.append(part)
+        except struct.error:
+            return None
+        if end > len(data):
+            return None
+        tag_at = begin + len(_DELIVER)
+        tag_end = tag_at + 1 + data[tag_at]
+        # The number of the delivery and whether it is a second one: nine bytes.
+        exchange_at = tag_end + 9
+        key_at = exchange_at + 1 + data[exchange_at]
+        routing_key = data[key_at + 1 : key_at + 1 + data[key_at]].decode("utf-8", "replace")
+        deliver = self._deliver_to[channel, data[tag_at + 1 : tag_end]]
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return deliver, Message(body, *self._describe(described), routing_key), end
+
+    def _describe(self, described: bytes) -> _Description:
+        """Return content type, encoding and headers out of the properties of a message."""
+        try:
+            return self._descriptions[described]
+        except KeyError:
+            pass
+        message = AmqpMessage()
+        message.inbound_header(_NO_BODY + described)
+        headers = message.properties.get("application_headers")
+        description = (
+            str(message.properties.get("content_type")),
+            str(message.properties.get("content_encoding")),
+            headers if isinstance(headers, dict) else {},
+        )
+        self._descriptions[described] = description
+        if len(self._descriptions) > _MAX_DESCRIPTIONS:
+            self._descriptions.popitem(last=False)
+        return description

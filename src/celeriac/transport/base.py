@@ -1,0 +1,76 @@
+"""The protocol every way to a broker implements.
+
+A connection is one link. It opens itself at its first use, and once it has
+raised :class:`~celeriac.errors.ConnectionLost` it is spent: ``clone()`` gives a
+fresh one to the same broker. Foreign exceptions are translated here and
+nowhere else.
+"""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+from celeriac.model.message import Exchange, Message, Queue
+
+__all__ = ["Connection", "Deliver"]
+
+#: What a subscription does with each message.
+Deliver = Callable[[Message], object]
+
+
+class Connection(Protocol):
+    """One link to a broker, for one thread at a time."""
+
+    @property
+    def driver(self) -> str:
+        """The family of the broker, as kombu names it: ``amqp``, ``redis``, ``memory``."""
+
+    @property
+    def address(self) -> str:
+        """Where it leads, for people: a URL without its password."""
+
+    def open(self) -> None:
+        """Connect now; any other call does so by itself."""
+
+    def publish(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        *,
+        routing_key: str = "",
+        headers: Mapping[str, object] | None = None,
+        is_persistent: bool = False,
+    ) -> None:
+        """Send one JSON message. It has arrived once :meth:`unconfirmed` no longer counts it."""
+
+    def unconfirmed(self, timeout: float = 0.0) -> int:
+        """Return how many of the last published messages the broker has not confirmed yet.
+
+        Waits up to ``timeout`` seconds for none to be left. If the link is lost, that
+        many messages may or may not have arrived.
+        """
+
+    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`.
+
+        On return the broker has confirmed: what is published from now on arrives.
+        """
+
+    def drain(self, timeout: float | None = None) -> int:
+        """Deliver what is there, waiting up to ``timeout`` seconds for the first message.
+
+        Returns how many messages were delivered, 0 when the time passed. An exception
+        from a ``deliver`` passes through and spoils nothing else.
+        """
+
+    def close(self) -> None:
+        """End the link; closing twice is fine, and no error comes out of it."""
+
+    def clone(self) -> Self:
+        """Return a new link to the same broker, not yet open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...

@@ -1,0 +1,191 @@
+"""A broker in this process: no sockets, and one order that every subscriber sees.
+
+It is a real transport, with exchanges, queues and bindings, that a test can cut,
+heal and look into. For Celery in the same process use kombu's ``memory://``.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from threading import Condition
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from celeriac.errors import ConnectionLost
+from celeriac.model.message import Exchange, Message, Queue, topic_leads_to
+from celeriac.transport.base import Deliver
+
+__all__ = ["MemoryBroker", "MemoryConnection"]
+
+
+class MemoryBroker:
+    """Exchanges and queues for any number of connections and threads.
+
+    All messages pass one lock, so that there is one order of publishing, and each
+    queue holds its messages in that order.
+    """
+
+    def __init__(self, name: str = "default") -> None:
+        self.name = name
+        #: False while the broker is away: every use of a connection then raises.
+        self.is_up = True
+        #: Every message published, with the name of its exchange, in order.
+        self.published: list[tuple[str, Message]] = []
+        self._changed = Condition()
+        self._queues: dict[str, tuple[Queue, deque[Message]]] = {}
+        #: Connections opened before the last cut are lost, as with a real broker.
+        self._epoch = 0
+
+    def connect(self) -> "MemoryConnection":
+        """Return a new link, not yet open."""
+        return MemoryConnection(self)
+
+    def cut(self) -> None:
+        """Lose every link and every queue that is not durable; new links can be made at once."""
+        with self._changed:
+            self._epoch += 1
+            self._queues = {name: held for name, held in self._queues.items() if held[0].is_durable}
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Go away: lose every link, and refuse new ones until :meth:`start`."""
+        self.is_up = False
+        self.cut()
+
+    def start(self) -> None:
+        """Come back."""
+        self.is_up = True
+
+    # -- for connections
+
+    def join(self) -> int:
+        """Return the epoch a link opened now belongs to."""
+        with self._changed:
+            return self._check(self._epoch)
+
+    def declare(self, queue: Queue, epoch: int) -> None:
+        """Make a queue and bind it, if it is not there yet."""
+        with self._changed:
+            self._check(epoch)
+            self._queues.setdefault(queue.name, (queue, deque(maxlen=queue.max_length)))
+
+    def delete(self, name: str) -> None:
+        """Remove a queue and what waits in it."""
+        with self._changed:
+            self._queues.pop(name, None)
+
+    def send(self, exchange: Exchange, message: Message, epoch: int) -> None:
+        """Put a message into every queue that its exchange and key lead to."""
+        with self._changed:
+            self._check(epoch)
+            self.published.append((exchange.name, message))
+            for queue, waiting in self._queues.values():
+                if queue.exchange.name == exchange.name and _leads_to(exchange, message, queue):
+                    waiting.append(message)
+            self._changed.notify_all()
+
+    def take(self, names: list[str], epoch: int, timeout: float | None) -> list[tuple[str, Message]]:
+        """Return what waits in some queues, waiting up to ``timeout`` seconds for the first message."""
+        deadline = None if timeout is None else monotonic() + timeout
+        with self._changed:
+            while True:
+                self._check(epoch)
+                taken = [(name, message) for name in names for message in self._empty(name)]
+                left = None if deadline is None else deadline - monotonic()
+                if taken or (left is not None and left <= 0):
+                    return taken
+                self._changed.wait(left)
+
+    def _empty(self, name: str) -> list[Message]:
+        _, waiting = self._queues.get(name, (None, deque[Message]()))
+        messages = list(waiting)
+        waiting.clear()
+        return messages
+
+    def _check(self, epoch: int) -> int:
+        if not self.is_up or epoch != self._epoch:
+            raise ConnectionLost(f"the link to memory broker {self.name!r} is cut")
+        return epoch
+
+
+class MemoryConnection:
+    """One link to a :class:`MemoryBroker`."""
+
+    driver = "memory"
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker = broker
+        self._epoch: int | None = None
+        self._subscriptions: dict[str, tuple[Queue, Deliver]] = {}
+
+    @property
+    def address(self) -> str:
+        """Where it leads, for people."""
+        return f"in-memory://{self.broker.name}"
+
+    def open(self) -> None:
+        """Join the broker as it is now."""
+        self._joined()
+
+    def publish(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        *,
+        routing_key: str = "",
+        headers: Mapping[str, object] | None = None,
+        is_persistent: bool = False,  # noqa: ARG002  (nothing here outlives the process)
+    ) -> None:
+        """Put one message into the queues it leads to."""
+        message = Message(body, headers=dict(headers or {}), routing_key=routing_key)
+        self.broker.send(exchange, message, self._joined())
+
+    def unconfirmed(self, timeout: float = 0.0) -> int:  # noqa: ARG002
+        """Return 0: what is published has arrived."""
+        return 0
+
+    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`."""
+        self.broker.declare(queue, self._joined())
+        self._subscriptions[queue.name] = (queue, deliver)
+
+    def drain(self, timeout: float | None = None) -> int:
+        """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
+        taken = self.broker.take(list(self._subscriptions), self._joined(), timeout)
+        for name, message in taken:
+            self._subscriptions[name][1](message)
+        return len(taken)
+
+    def close(self) -> None:
+        """Leave, and take our own queues along."""
+        for queue, _ in self._subscriptions.values():
+            if queue.is_auto_deleted or queue.is_exclusive:
+                self.broker.delete(queue.name)
+        self._subscriptions.clear()
+
+    def clone(self) -> Self:
+        """Return a new link to the same broker."""
+        return type(self)(self.broker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _joined(self) -> int:
+        if self._epoch is None:
+            self._epoch = self.broker.join()
+        return self._epoch
+
+
+def _leads_to(exchange: Exchange, message: Message, queue: Queue) -> bool:
+    match exchange.type:
+        case "fanout":
+            return True
+        case "direct":
+            return queue.routing_key == message.routing_key
+        case "topic":
+            return topic_leads_to(queue.routing_key, message.routing_key)

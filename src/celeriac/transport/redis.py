@@ -1,0 +1,281 @@
+"""Redis: kombu says how to reach it, and the sockets are used directly.
+
+Fan-out is publish/subscribe, with nothing kept for who is away; a direct exchange is
+a table of bindings and a list for each queue. Answers are parsed by hiredis, many from
+one read, and a message is published without waiting for the one before it.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final
+from uuid import uuid4
+
+from celeriac.config import Settings
+from celeriac.errors import ConnectionLost, NetworkError, PeerError
+from celeriac.model.message import Exchange, Message, Queue, topic_leads_to
+from celeriac.transport.base import Deliver
+from celeriac.transport.kombu import KombuConnection
+from celeriac.transport.redis_link import RedisLink, wait_for
+from celeriac.wire.envelope import unwrap, wrap
+
+__all__ = ["RedisConnection"]
+
+#: Between the name of a queue and a priority, and between the parts of a binding.
+_SEPARATOR: Final = "\x06\x16"
+#: Celery: a queue is four lists, one for each step of priority.
+_PRIORITIES: Final = ("", f"{_SEPARATOR}3", f"{_SEPARATOR}6", f"{_SEPARATOR}9")
+#: How long one request waits for a list.
+_LIST_WAIT: Final = 5
+#: Messages published and not yet confirmed: beyond it their confirmations are read.
+_MAX_ON_THE_WAY: Final = 128
+#: How long a confirmation may take.
+_PATIENCE: Final = 10.0
+
+
+class _Topics:
+    """A socket subscribed to any number of patterns."""
+
+    def __init__(self, link: RedisLink) -> None:
+        self.link = link
+        self.waiting: deque[Any] = deque()
+        self._deliver: defaultdict[bytes, list[tuple[str, Deliver]]] = defaultdict(list)
+
+    def add(self, pattern: str, routing_key: str, deliver: Deliver) -> None:
+        """Subscribe to a pattern, and wait until Redis has confirmed it."""
+        name = pattern.encode()
+        self._deliver[name].append((routing_key, deliver))
+        self.link.send("PSUBSCRIBE", pattern)
+        deadline = monotonic() + _PATIENCE
+        while (left := deadline - monotonic()) > 0:
+            for reply in self.link.read(left):
+                if reply[0] == b"psubscribe" and reply[1] == name:
+                    left = 0.0
+                else:
+                    self.waiting.append(reply)  # of an older subscription
+            if left == 0.0:
+                return
+        raise ConnectionLost(f"lost the broker at {self.link.address}: it did not confirm a subscription")
+
+    def prepare(self) -> float:
+        """Return how long the socket may stay silent."""
+        return self.link.show_life()
+
+    def deliver(self) -> int:
+        """Deliver what was read; return how many messages that were."""
+        waiting, delivered = self.waiting, 0
+        while waiting:
+            reply = waiting.popleft()
+            if reply[0] != b"pmessage":  # the answer to a sign of life
+                continue
+            message = _opened(reply[3])
+            for routing_key, deliver in self._deliver[reply[1]]:
+                # Where no key is in the channel, what was not asked for is sorted out here.
+                if routing_key in {"", "#"} or topic_leads_to(routing_key, message.routing_key):
+                    delivered += 1
+                    deliver(message)
+        return delivered
+
+
+class _List:
+    """A socket that waits for one queue."""
+
+    def __init__(self, link: RedisLink, keys: list[str], deliver: Deliver) -> None:
+        self.link = link
+        self.keys = keys
+        self.waiting: deque[Any] = deque()
+        self._deliver = deliver
+        self._asked_at: float | None = None
+
+    def prepare(self) -> float:
+        """Ask for the next message if none is asked for; return how long the answer may take."""
+        now = monotonic()
+        if self._asked_at is None:
+            self.link.send("BRPOP", *self.keys, _LIST_WAIT)
+            self._asked_at = now
+        elif now - self._asked_at > _LIST_WAIT + _PATIENCE:
+            raise ConnectionLost(f"lost the broker at {self.link.address}: it has been silent")
+        return max(0.0, self._asked_at + _LIST_WAIT + _PATIENCE - now)
+
+    def deliver(self) -> int:
+        """Deliver what was read; return how many messages that were."""
+        delivered = 0
+        while self.waiting:
+            answer = self.waiting.popleft()
+            self._asked_at = None
+            if answer is not None:
+                delivered += 1
+                self._deliver(_opened(answer[1]))
+        return delivered
+
+
+class RedisConnection(KombuConnection):
+    """One link to Redis or Sentinel: a socket to publish and ask, and one for each way to listen."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._channel: Any = None
+        self._asking: RedisLink | None = None
+        self._topics: _Topics | None = None
+        self._lists: list[_List] = []
+        self._bindings: list[Queue] = []
+        self._on_the_way = 0
+
+    def open(self) -> None:
+        """Connect now; any other call does so by itself."""
+        self._opened_link()
+
+    def publish(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        *,
+        routing_key: str = "",
+        headers: Mapping[str, object] | None = None,
+        is_persistent: bool = False,
+    ) -> None:
+        """Send one JSON message."""
+        link = self._opened_link()
+        envelope = wrap(
+            body,
+            exchange=exchange.name,
+            routing_key=routing_key,
+            headers=headers or {},
+            delivery_tag=uuid4().hex,
+            is_persistent=is_persistent,
+        )
+        if exchange.type != "fanout":
+            for name in self._queues_of(exchange, routing_key):
+                self._ask("LPUSH", self._key(name), envelope)
+            return
+        for topic in self._topic_names(exchange, routing_key):
+            self._on_the_way += 1
+            link.send("PUBLISH", topic, envelope)
+        if self._on_the_way >= _MAX_ON_THE_WAY:
+            self.unconfirmed()
+
+    def unconfirmed(self, timeout: float = 0.0) -> int:
+        """Return how many of the last published messages the broker has not confirmed yet."""
+        deadline = monotonic() + timeout
+        while self._on_the_way and self._asking is not None:
+            left = deadline - monotonic()
+            self._on_the_way -= len(self._asking.read(max(0.0, left)))
+            if left <= 0:
+                break
+        return self._on_the_way
+
+    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`."""
+        self._opened_link()
+        if queue.exchange.type == "fanout":
+            self._topics = self._topics or _Topics(self._new_link())
+            has_patterns = bool(self._channel.fanout_patterns)
+            for pattern in self._topic_names(queue.exchange, queue.routing_key.replace("#", "*")):
+                self._topics.add(pattern, "" if has_patterns else queue.routing_key, deliver)
+            return
+        self._ask("SADD", self._binding_key(queue.exchange), _binding(queue))
+        self._bindings.append(queue)
+        keys = [self._key(queue.name) + priority for priority in _PRIORITIES]
+        self._lists.append(_List(self._new_link(), keys, deliver))
+
+    def drain(self, timeout: float | None = None) -> int:
+        """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
+        deadline = None if timeout is None else monotonic() + timeout
+        sources: list[_Topics | _List] = [*self._lists]
+        if self._topics is not None:
+            sources.append(self._topics)
+        if not sources:
+            raise ConnectionLost("nothing to drain: subscribe to a queue first")
+        # An exception out of a callback leaves the messages after it here.
+        delivered = sum(source.deliver() for source in sources if source.waiting)
+        while not delivered:
+            wait = min(source.prepare() for source in sources)
+            if deadline is not None:
+                wait = min(wait, max(0.0, deadline - monotonic()))
+            ready = wait_for([source.link for source in sources], wait)
+            for source in sources:
+                if source.link in ready:
+                    source.waiting.extend(source.link.read())
+                    delivered += source.deliver()
+            if deadline is not None and monotonic() >= deadline:
+                break
+        return delivered
+
+    def close(self) -> None:
+        """End the link; closing twice is fine, and no error comes out of it."""
+        with suppress(NetworkError):
+            self.unconfirmed(timeout=1.0)
+            for queue in self._bindings:
+                self._ask("SREM", self._binding_key(queue.exchange), _binding(queue))
+                self._ask("DEL", *[self._key(queue.name) + priority for priority in _PRIORITIES])
+        self._bindings.clear()
+        topics = [self._topics.link] if self._topics is not None else []
+        for link in (self._asking, *topics, *(source.link for source in self._lists)):
+            if link is not None:
+                link.close()
+        self._asking, self._topics, self._lists = None, None, []
+        super().close()
+
+    # -- names, as kombu has them
+
+    def _topic_names(self, exchange: Exchange, routing_key: str) -> list[str]:
+        channel = self._channel
+        name = exchange.name
+        if routing_key and channel.fanout_patterns:
+            name = f"{name}/{routing_key}"
+        prefixes = [channel.keyprefix_fanout]
+        # Celery: through Sentinel, kombu before 5.4 left the placeholder in its prefix as it was.
+        if getattr(channel, "sentinel_fanout_compat", False) and channel.fanout_prefix is True:
+            prefixes.append("/{db}.")
+        return [f"{channel.global_keyprefix}{prefix}{name}" for prefix in prefixes]
+
+    def _key(self, name: str) -> str:
+        return f"{self._channel.global_keyprefix}{name}"
+
+    def _binding_key(self, exchange: Exchange) -> str:
+        return self._key(f"_kombu.binding.{exchange.name}")
+
+    def _queues_of(self, exchange: Exchange, routing_key: str) -> list[str]:
+        """Return the queues that an exchange other than a fan-out leads to."""
+        if not exchange.name:  # the default exchange: every queue is bound by its own name
+            return [routing_key]
+        queues = []
+        for member in self._ask("SMEMBERS", self._binding_key(exchange)):
+            key, pattern, queue = member.decode("utf-8", "replace").split(_SEPARATOR)
+            is_topic = exchange.type == "topic"
+            if topic_leads_to(pattern or key, routing_key) if is_topic else key == routing_key:
+                queues.append(queue)
+        return queues
+
+    # -- links
+
+    def _opened_link(self) -> RedisLink:
+        if self._asking is None:
+            with self._translated():
+                # The channel holds every option of the URL and the settings, read by kombu.
+                self._channel = self._kombu.channel()
+            self._asking = self._new_link()
+        return self._asking
+
+    def _new_link(self) -> RedisLink:
+        return RedisLink(self._channel.pool, self.address)
+
+    def _ask(self, *command: str | bytes) -> Any:
+        link = self._opened_link()
+        if self.unconfirmed(timeout=_PATIENCE):
+            raise ConnectionLost(f"lost the broker at {self.address}: it confirms nothing")
+        return link.ask(*command)
+
+
+def _binding(queue: Queue) -> str:
+    # Celery: key, pattern (only for topics), queue.
+    pattern = queue.routing_key if queue.exchange.type == "topic" else ""
+    return _SEPARATOR.join((queue.routing_key, pattern, queue.name))
+
+
+def _opened(data: bytes) -> Message:
+    try:
+        return unwrap(data)
+    except PeerError as error:
+        return Message(data, fault=str(error))
