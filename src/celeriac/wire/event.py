@@ -10,6 +10,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -54,11 +55,16 @@ _TOO_ODD = (DecodeError, ValidationError, UnicodeError, RecursionError)
 
 def _field_checks(kind: type[Event]) -> dict[str, type[Struct]]:
     """Return, for each wire field of a record, a one-field record that checks it alone."""
-    return {
+    checks = {
         field.name: msgspec.defstruct(f"{kind.__name__}_{field.name}", [("value", field.type)], gc=False)
         for field in msgspec.structs.fields(kind)
         if field.name not in _OURS
     }
+    for check in checks.values():
+        # msgspec studies a record at its first use, and crashes when two threads are the first:
+        # a decoder makes it do so here, where there is only one.
+        msgspec.json.Decoder(check)
+    return checks
 
 
 _KINDS: Final[tuple[type[Event], ...]] = (*EVENT_CLASSES.values(), Custom, Other)
@@ -89,6 +95,7 @@ class Gate:
         )
         self._future = limits.future
         self.quarantine: deque[Quarantined] = deque(maxlen=limits.quarantine)
+        self._counting = Lock()
 
     def decode(self, body: bytes | str, received_at: float | None = None) -> list[Event]:
         """Read a message body: one event, a batch of them, or nothing that can be taken.
@@ -195,7 +202,7 @@ class Gate:
                 raise PeerError(name)
         for name, value in _NEUTRAL.items():
             if name not in fields:
-                self.mended[name] += 1
+                self._mend(name)
                 fields[name] = value
         if extra:
             fields["extra"] = Extra(cast("dict[str, object]", clean_value(extra, self.limits)))
@@ -225,18 +232,23 @@ class Gate:
             fields[name] = msgspec.convert({"value": value}, check).value
         except (ValueError, ArithmeticError, RecursionError):
             if name not in _IDENTITY and name not in _NEUTRAL:  # these are counted when found missing
-                self.mended[name] += 1
+                self._mend(name)
 
     def _mend_future(self, event: Event) -> None:
-        self.mended["timestamp"] += 1
+        self._mend("timestamp")
         force_setattr(event, "timestamp", 0.0)
+
+    def _mend(self, field: str) -> None:
+        with self._counting:
+            self.mended[field] += 1
 
     def refuse(self, error: PeerError, body: bytes) -> None:
         """Count a message that cannot be taken, and remember what to know it by."""
         reason = str(error)
-        self.refused[reason] += 1
         digest = sha256(body[:_DIGEST_BYTES]).hexdigest()
-        self.quarantine.append(Quarantined(reason, digest, len(body)))
+        with self._counting:
+            self.refused[reason] += 1
+            self.quarantine.append(Quarantined(reason, digest, len(body)))
 
 
 def _decode_leniently(body: bytes) -> object:
