@@ -39,8 +39,8 @@ pins: $(READY) ## pin the dependencies anew, with hashes
 	scripts/pin
 
 clean: ## remove what make built
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .peers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml requirements/dev.txt scripts/setup
+$(READY): pyproject.toml requirements/dev.txt requirements/celery56.txt requirements/celery57.txt scripts/setup
 	@PYTHON=$(PYTHON) scripts/setup
 	@touch $@

@@ -13,3 +13,6 @@ settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON) 
 settings.register_profile("ci", max_examples=300, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# Real brokers and workers, for the folders that want them.
+pytest_plugins = ["tests.live"]

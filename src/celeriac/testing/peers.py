@@ -1,0 +1,127 @@
+"""Real Celery workers for tests, run by any interpreter that has Celery."""
+
+import json
+import os
+import re
+import secrets
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from celeriac.errors import CeleriacError, ImproperlyConfigured
+from celeriac.testing.service import Service
+
+__all__ = ["CeleryWorker"]
+
+_RECORD = re.compile(r"^(?=\[\d{4}-)", re.MULTILINE)
+_ERROR = re.compile(r"^\[[^\]]*: (?:ERROR|CRITICAL)/|^Traceback \(most recent call last\):", re.MULTILINE)
+#: A client that sends one task by name and prints its result. A process of its own, with the
+#: worker's Celery: a client inside a test would leave connections open, and mix two Celeries.
+_CLIENT = """
+import json, os, sys
+from celery import Celery
+name, arguments, patience = json.loads(sys.argv[1])
+app = Celery(broker=os.environ["CELERY_BROKER_URL"], backend=os.environ.get("CELERY_RESULT_BACKEND"))
+print(json.dumps(app.send_task(name, arguments).get(timeout=patience)))
+"""
+
+
+class CeleryWorker(Service):
+    """A worker of a real Celery, ready for tasks once started.
+
+    ``python`` is the interpreter that has Celery, ``app`` a file, or the name of a module
+    to be found from the working folder. ``url`` and ``backend`` are given in the
+    environment, where Celery looks first: they hold whatever the app itself says.
+    """
+
+    name = "celery"
+
+    def __init__(
+        self,
+        python: Path | str,
+        app: Path | str,
+        *,
+        url: str,
+        backend: str | None = None,
+        hostname: str | None = None,
+        pool: str = "prefork",
+        concurrency: int = 1,
+        events: bool = True,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if not Path(python).exists():
+            raise ImproperlyConfigured(
+                f"there is no interpreter at {python}: make an environment with Celery there"
+            )
+        super().__init__()
+        self.hostname = hostname or f"peer-{secrets.token_hex(4)}@localhost"
+        # Not resolved: an environment is known by the place of its link to the interpreter.
+        self._python = str(Path(python).absolute())
+        self._app = app
+        self._arguments = [
+            *(
+                "--hostname",
+                self.hostname,
+                "--pool",
+                pool,
+                "--concurrency",
+                str(concurrency),
+                "--loglevel",
+                "INFO",
+            ),
+            *(["--task-events"] if events else []),
+            *arguments,
+        ]
+        self._extra = {"CELERY_BROKER_URL": url, "PYTHONUNBUFFERED": "1"}
+        if backend is not None:
+            self._extra["CELERY_RESULT_BACKEND"] = backend
+        self._extra |= environment or {}
+        #: Where the log of the latest start begins.
+        self._started_at_byte = 0
+
+    def start(self) -> None:
+        """Start the worker and wait until it takes tasks."""
+        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+        super().start()
+
+    def errors(self) -> list[str]:
+        """Return what was logged at ERROR or CRITICAL, or with a traceback, over every start.
+
+        A task that fails is logged so too.
+        """
+        return [record.rstrip() for record in _RECORD.split(self.log()) if _ERROR.search(record)]
+
+    def call(self, task: str, *arguments: object, patience: float = 60.0) -> Any:
+        """Send a task by name, as a client of the same Celery and app would, and return its result.
+
+        Whichever worker is free takes it. The error, if it fails, shows what the client printed.
+        """
+        request = json.dumps([task, arguments, patience])
+        done = subprocess.run(  # noqa: S603 - our own command
+            [self._python, "-c", _CLIENT, request],
+            env=self._environment(),
+            cwd=self._cwd(),
+            capture_output=True,
+            text=True,
+            # Celery's own patience ends first, and says why.
+            timeout=patience + 30,
+            check=False,
+        )
+        if done.returncode:
+            raise CeleriacError(f"{task} gave no result: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def _cwd(self) -> Path:
+        return self._app.absolute().parent if isinstance(self._app, Path) else Path.cwd()
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ) | self._extra
+
+    def _command(self) -> list[str]:
+        module = self._app.stem if isinstance(self._app, Path) else self._app
+        return [self._python, "-m", "celery", "--app", module, "worker", *self._arguments]
+
+    def _is_ready(self) -> bool:
+        return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]

@@ -1,0 +1,118 @@
+"""Fixtures with real brokers and real Celery workers, for every folder of tests.
+
+Brokers are started by the first test that asks for one. Those that a test stops, kills
+or fills must be its own: ``own_redis``, ``own_rabbit``.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from celeriac.errors import ImproperlyConfigured
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.peers import CeleryWorker
+
+PEERS = ("5.6", "5.7")
+PEER_APP = Path(__file__).parent / "peers" / "app.py"
+
+_ROOT = Path(__file__).parents[1]
+_numbers = count()
+
+
+def peer(version: str) -> Path:
+    """Return the interpreter that has Celery of a version, for tests that mix versions."""
+    python = _ROOT / ".peers" / f"celery{version.replace('.', '')}" / "bin" / "python"
+    if not python.exists():
+        raise ImproperlyConfigured(f"no environment with Celery {version}: run scripts/setup")
+    return python
+
+
+@pytest.fixture(params=PEERS)
+def peer_python(request: pytest.FixtureRequest) -> Path:
+    """Run the test with each version of Celery: the interpreter that has it."""
+    return peer(request.param)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """The Redis server that tests share; see ``redis_url``."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbit_server() -> Iterator[RabbitServer]:
+    """The RabbitMQ server that tests share; see ``amqp_url``."""
+    with RabbitServer() as server:
+        yield server
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """A Redis server that the test may do anything to."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def own_rabbit() -> Iterator[RabbitServer]:
+    """A RabbitMQ server that the test may do anything to."""
+    with RabbitServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """An empty database of the shared Redis.
+
+    Another one each time: what a test leaves behind may go on writing to its own.
+    """
+    database = next(_numbers) % 64
+    with redis_server.client(database) as client:
+        client.flushdb()
+    return redis_server.url_of(database)
+
+
+@pytest.fixture
+def amqp_url(rabbit_server: RabbitServer) -> Iterator[str]:
+    """A fresh virtual host of the shared RabbitMQ."""
+    vhost = f"test-{next(_numbers)}"
+    rabbit_server.add_vhost(vhost)
+    yield rabbit_server.url_of(vhost)
+    rabbit_server.delete_vhost(vhost)
+
+
+class StartWorker(Protocol):
+    """Starts a worker that ends with the test; the options are those of ``CeleryWorker``."""
+
+    def __call__(self, python: Path, url: str, *, app: Path = PEER_APP, **options: Any) -> CeleryWorker:
+        """Return the worker once it takes tasks."""
+
+
+@pytest.fixture
+def celery_worker() -> Iterator[StartWorker]:
+    """A function that starts real workers with the app of ``tests/peers``.
+
+    The result backend is the broker, unless one is named.
+    """
+    with ExitStack() as stack:
+
+        def start(python: Path, url: str, *, app: Path = PEER_APP, **options: Any) -> CeleryWorker:
+            options.setdefault("backend", url if url.startswith("redis") else "rpc://")
+            worker = CeleryWorker(python, app, url=url, **options)
+            stack.callback(_end, worker)
+            worker.start()
+            return worker
+
+        yield start
+
+
+def _end(worker: CeleryWorker) -> None:
+    """End a worker at once, and print its log: pytest shows it if the test failed."""
+    worker.kill()
+    print(worker.log())
+    worker.close()
