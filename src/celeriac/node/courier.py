@@ -10,7 +10,7 @@ from typing import Final
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
-from celeriac.core.outbox import Outbox
+from celeriac.core.outbox import Outbox, Parcel
 from celeriac.errors import ConnectionLost, NetworkError
 from celeriac.model.message import Exchange
 from celeriac.transport.base import Connection
@@ -19,8 +19,8 @@ __all__ = ["Courier"]
 
 logger = logging.getLogger(__name__)
 
-#: Messages on their way before the broker's confirmations are looked at, and before they are waited for.
-_LOOK_AFTER, _WAIT_AFTER = 64, 256
+#: Messages on their way before the broker's confirmations are waited for.
+_WAIT_AFTER: Final = 256
 #: How long a broker may take to confirm before the link counts as lost.
 _PATIENCE: Final = 10.0
 
@@ -50,10 +50,13 @@ class Courier:
         self._backoff = Backoff(
             base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=SystemRandom().random
         )
+        # Half of the room is for what is on its way; the other half is there for what comes meanwhile.
+        self._wait_after = max(1, min(_WAIT_AFTER, outbox.limit // (2 * outbox.batch_limit)))
+        self._look_after = max(1, self._wait_after // 4)
         self._link_mutex = Lock()
         self._link = connection.clone()
         self._is_online = True
-        self._is_stopping = False
+        self._is_stopped = False
         self._recovery: Thread | None = None
 
     def carry(self) -> None:
@@ -61,65 +64,82 @@ class Courier:
 
         Raises AccessRefused: no waiting mends that.
         """
-        if not self._is_online:
-            return
-        try:
-            with self._link_in_use():
-                self._publish_all()
-        except ConnectionLost as error:
-            self._start_recovery(error)
+        self._try()
 
-    def carry_at_once(self, put: Callable[[], object]) -> None:
-        """Call ``put``, which adds one message, and return when that has arrived, or raise.
+    def carry_at_once(self, put: Callable[[], Parcel | None]) -> None:
+        """Call ``put``, which adds one message or none, and return when that has arrived, or raise.
 
-        What fails is forgotten, since who sent it is told. Batches from before are kept.
+        What fails is forgotten, since who sent it is told. What was put in before it is kept.
         """
-        with self._link_in_use(on_failure=self.outbox.withdraw):
+        with self._link_mutex:
             with self.changed:
-                put()
-            self._publish_all()
-            self._confirm(_PATIENCE, must_succeed=True)
+                parcel = put()
+            if parcel is None:
+                return
+            try:
+                with self._taking_back():
+                    self._publish_all()
+                    self._confirm(_PATIENCE, must_succeed=True)
+            except BaseException:
+                with self.changed:
+                    self.outbox.withdraw(parcel)
+                raise
 
     def wait(self, timeout: float) -> None:
-        """Wait up to ``timeout`` seconds until the broker has everything."""
+        """Wait up to ``timeout`` seconds until the broker has every message that was to leave."""
         deadline = monotonic() + timeout
-        while self.outbox and (left := deadline - monotonic()) > 0:
-            if not self._is_online:
-                with self.changed:
-                    self.changed.wait(left)
-                continue
-            try:
-                with self._link_in_use():
-                    self._publish_all()
-                    self._confirm(left)
-            except ConnectionLost as error:
-                self._start_recovery(error)
+        while (self.outbox.unsent or self.outbox.on_the_way) and not self._is_stopped:
+            left = max(0.0, deadline - monotonic())
+            with self.changed:
+                self.changed.wait_for(lambda: self._is_online or self._is_stopped, left)
+            left = max(0.0, deadline - monotonic())
+            self._try(patience=left)
+            if left == 0.0:
+                return
 
     def stop(self) -> None:
-        """End the link, and try no more until the next :meth:`carry`. The outbox stays as it is."""
+        """End the link, and try no more until :meth:`resume`. The outbox stays as it is."""
         with self.changed:
-            self._is_stopping = True
+            self._is_stopped = True
             self.changed.notify_all()
         if self._recovery is not None:
             self._recovery.join()
         with self._link_mutex:
             self._renew_link()
-        self._is_online, self._is_stopping = True, False
+
+    def resume(self) -> None:
+        """Carry again, after a stop."""
+        self._is_stopped = False
 
     # -- the link
 
-    @contextmanager
-    def _link_in_use(self, on_failure: Callable[[], object] | None = None) -> Iterator[None]:
-        """Hold the link; if it is lost, take back what was on its way."""
+    def _try(self, *, patience: float | None = None) -> None:
+        """Publish what waits, unless the broker is away, and wait ``patience`` seconds for it to confirm."""
+        if self._is_idle():
+            return
         with self._link_mutex:
+            # Who waited for the link need not find out once more that it is lost.
+            if self._is_idle():
+                return
             try:
-                yield
-            except NetworkError:
-                self._renew_link()
-                if on_failure is not None:
-                    with self.changed:
-                        on_failure()
-                raise
+                with self._taking_back():
+                    self._publish_all()
+                    if patience is not None:
+                        self._confirm(patience)
+            except ConnectionLost as error:
+                self._start_recovery(error)
+
+    def _is_idle(self) -> bool:
+        return self._is_stopped or not self._is_online
+
+    @contextmanager
+    def _taking_back(self) -> Iterator[None]:
+        """Whatever ends the use of the link before its time, take back what was on its way."""
+        try:
+            yield
+        except BaseException:
+            self._renew_link()
+            raise
 
     def _publish_all(self) -> None:
         while True:
@@ -130,9 +150,9 @@ class Courier:
             self._link.publish(
                 self._exchange, parcel.body, routing_key=parcel.routing_key, headers=self._headers
             )
-            if self.outbox.on_the_way >= _WAIT_AFTER:
+            if self.outbox.on_the_way >= self._wait_after:
                 self._confirm(_PATIENCE, must_succeed=True)
-            elif self.outbox.on_the_way >= _LOOK_AFTER:
+            elif self.outbox.on_the_way >= self._look_after:
                 self._confirm(0.0)
 
     def _confirm(self, timeout: float, *, must_succeed: bool = False) -> None:
@@ -153,7 +173,7 @@ class Courier:
 
     def _start_recovery(self, error: Exception) -> None:
         with self.changed:
-            if not self._is_online or self._is_stopping:
+            if self._is_stopped:
                 return
             self._is_online = False
             logger.info("Events wait for the broker: %s", error)
@@ -162,22 +182,35 @@ class Courier:
 
     def _recover(self) -> None:
         self._backoff.reset()
-        while not self._pause(self._backoff.next()):
+        try:
+            while not self._pause(self._backoff.next()):
+                if self._has_recovered():
+                    break
+        finally:
+            self._set_online(is_online=True)
+
+    def _has_recovered(self) -> bool:
+        with self._link_mutex:
             try:
-                with self._link_in_use():
+                with self._taking_back():
                     self._link.open()
+                    # From here on who puts something in waits for the link, so nothing is left behind.
+                    self._set_online(is_online=True)
                     self._publish_all()
                     self._confirm(_PATIENCE, must_succeed=True)
             except NetworkError as error:
+                self._set_online(is_online=False)
                 logger.debug("The broker is still away: %s", error)
-                continue
-            logger.info("The broker is back; no event waits.")
-            break
+                return False
+        logger.info("The broker is back; no event waits.")
+        return True
+
+    def _set_online(self, *, is_online: bool) -> None:
         with self.changed:
-            self._is_online = True
+            self._is_online = is_online
             self.changed.notify_all()
 
     def _pause(self, seconds: float) -> bool:
         """Wait; say whether to stop."""
         with self.changed:
-            return self.changed.wait_for(lambda: self._is_stopping, seconds)
+            return self.changed.wait_for(lambda: self._is_stopped, seconds)

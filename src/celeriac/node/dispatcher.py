@@ -12,7 +12,7 @@ import msgspec
 
 from celeriac.config import Settings
 from celeriac.core.clock import LamportClock
-from celeriac.core.outbox import Outbox
+from celeriac.core.outbox import Outbox, Parcel
 from celeriac.errors import CallerError
 from celeriac.node.courier import Courier
 from celeriac.node.identity import anonymous_name, hours_west
@@ -100,12 +100,14 @@ class EventDispatcher:
         while offline.
         """
         group = type.partition("-")[0]
-        if not self.enabled or (self.groups and group not in self.groups):
+        if not self._takes(group):
             return
         if group not in self.buffer_group:
             self._post(type, fields, blind=blind)
             return
         with self._changed:
+            if not self.enabled:
+                return
             is_full = self._outbox.put_in_batch(group, self._spell(type, fields, blind=blind))
         if is_full:
             self._courier.carry()
@@ -130,6 +132,7 @@ class EventDispatcher:
 
     def enable(self) -> None:
         """Begin to send, and tell who asked to be told."""
+        self._courier.resume()
         self.enabled = True
         for callback in list(self.on_enabled):
             callback()
@@ -143,7 +146,11 @@ class EventDispatcher:
 
     def extend_buffer(self, other: "EventDispatcher") -> None:
         """Take over what another dispatcher could not send."""
-        with self._changed, other._changed:  # noqa: SLF001
+        if other is self:
+            return
+        # In one order, whoever takes over from whom: two that do so at once must not wait for each other.
+        first, second = sorted((self, other), key=id)
+        with first._changed, second._changed:  # noqa: SLF001
             self._outbox.adopt(other._outbox)  # noqa: SLF001
 
     def close(self, timeout: float = 5.0) -> None:
@@ -151,7 +158,9 @@ class EventDispatcher:
 
         Nothing is sent afterwards, unless the dispatcher is enabled again.
         """
-        self.enabled = False
+        with self._changed:
+            # Under the lock: what is put in before this is still sent, and nothing is put in after it.
+            self.enabled = False
         try:
             self.flush(timeout)
         finally:
@@ -168,6 +177,9 @@ class EventDispatcher:
         self.close()
 
     # -- inside
+
+    def _takes(self, group: str) -> bool:
+        return self.enabled and (not self.groups or group in self.groups)
 
     def _spell(self, type_: str, fields: Mapping[str, object], *, blind: bool) -> bytes:
         if not _OURS.isdisjoint(fields):
@@ -188,10 +200,12 @@ class EventDispatcher:
             raise CallerError(f"event {type_!r} cannot be written as JSON: {error}") from error
 
     def _post(self, type_: str, fields: Mapping[str, object], *, blind: bool) -> None:
-        def put() -> None:
+        def put() -> Parcel | None:
+            if not self.enabled:
+                return None
             # Stamped under the lock: the order of clocks is the order of leaving.
             event = self._spell(type_, fields, blind=blind)
-            self._outbox.put(type_.replace("-", "."), type_.partition("-")[0], event)
+            return self._outbox.put(type_.replace("-", "."), type_.partition("-")[0], event)
 
         if not self.buffer_while_offline:
             self._courier.carry_at_once(put)

@@ -1,6 +1,7 @@
 """Receives events, for ever: across restarts of the broker, and without mistaking silence for calm."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from threading import Event as Flag
 from time import monotonic
 from types import TracebackType
@@ -80,28 +81,33 @@ class EventReceiver:
         Raises TimeoutError when none came for ``timeout`` seconds. With ``wakeup`` all workers
         are asked to announce themselves at once.
         """
-        if self.handlers or limit is not None:
-            for _ in self.itercapture(limit, timeout, wakeup=wakeup):
-                pass
-            return
-        # The state has them already: nobody looks at single events.
+        waiting = self._reception.waiting
+        left = inf if limit is None else limit
         for _ in self._messages(timeout, wakeup=wakeup):
-            self._reception.waiting.clear()
+            if not self.handlers and len(waiting) <= left:
+                # The state has them already, and nobody looks at single events.
+                left -= len(waiting)
+                waiting.clear()
+            while waiting and left > 0:
+                left -= 1
+                self.process(waiting.popleft())
+            if left <= 0:
+                return
 
     def itercapture(
         self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True
     ) -> Iterator[Event]:
         """Handle events as :meth:`capture` does, and give each one out."""
         waiting = self._reception.waiting
+        left = inf if limit is None else limit
         for _ in self._messages(timeout, wakeup=wakeup):
-            while waiting:
+            while waiting and left > 0:
+                left -= 1
                 event = waiting.popleft()
                 self.process(event)
                 yield event
-                if limit is not None:
-                    limit -= 1
-                    if limit <= 0:
-                        return
+            if left <= 0:
+                return
 
     def _messages(self, timeout: float | None, *, wakeup: bool) -> Iterator[None]:
         """Receive until told to stop, and pause whenever events wait."""

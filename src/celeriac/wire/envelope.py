@@ -6,7 +6,6 @@ document around the body.
 
 import bz2
 import zlib
-from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -84,7 +83,7 @@ def _unwrap_text(data: bytes) -> tuple[_Text, bytes]:
         if envelope.properties.body_encoding == "base64":
             return envelope, a2b_base64(envelope.body)  # with line breaks in it
         return envelope, envelope.body.encode("utf-8", "surrogatepass")
-    except (*_TOO_ODD, Base64Error):
+    except (*_TOO_ODD, ValueError):  # the last for what is not base 64
         raise PeerError("envelope") from None
 
 

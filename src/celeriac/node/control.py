@@ -1,0 +1,278 @@
+"""Commands to the nodes of a cluster."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypedDict, Unpack
+
+from celeriac.config import Settings
+from celeriac.errors import CallerError
+from celeriac.node.call import Callback, Caller, Destination
+from celeriac.node.clock import SharedClock
+from celeriac.node.inspect import Inspect
+from celeriac.transport.base import Connection
+
+__all__ = ["Control", "Options", "Selection"]
+
+Answers = list[dict[str, object]] | None
+
+#: Celery: with fewer an election stops the workers that take part in it.
+MIN_ELECTORS: Final = 3
+_PONG: Final = {"ok": "pong"}
+
+
+class Selection(TypedDict, total=False):
+    """Whom a command is for, and whose replies end the wait."""
+
+    pattern: str | None
+    matcher: str | None
+    limit: int | None
+    callback: Callback | None
+
+
+class Options(Selection, total=False):
+    """What every command takes; see :meth:`Control.broadcast`."""
+
+    reply: bool
+    timeout: float
+
+
+class Control:
+    """Sends commands to nodes, with Celery's names and meanings.
+
+    A command goes to all nodes, or to those that ``destination`` names, or whose names
+    fit ``pattern``. It returns None, or with ``reply=True`` a list of ``{node: value}``.
+    Several threads may share one object. What nodes send that cannot be taken never
+    raises: :attr:`refused` counts it.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], *, settings: Settings, clock: SharedClock, hostname: str
+    ) -> None:
+        self.hostname = hostname
+        self._caller = Caller(connect, settings=settings, clock=clock, hostname=hostname)
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How many replies and events were not taken, by reason."""
+        return self._caller.refused
+
+    def inspect(
+        self,
+        destination: Destination = None,
+        timeout: float = 1.0,
+        *,
+        limit: int | None = None,
+        pattern: str | None = None,
+        matcher: str | None = None,
+        known: Iterable[str] = (),
+    ) -> Inspect:
+        """Return what asks nodes about themselves."""
+        return Inspect(
+            self._caller,
+            destination,
+            timeout,
+            limit=limit,
+            pattern=pattern,
+            matcher=matcher,
+            known=known,
+        )
+
+    def broadcast(
+        self,
+        command: str,
+        arguments: Mapping[str, object] | None = None,
+        destination: Destination = None,
+        *,
+        reply: bool = False,
+        timeout: float = 1.0,
+        limit: int | None = None,
+        pattern: str | None = None,
+        matcher: str | None = None,
+        callback: Callback | None = None,
+    ) -> Answers:
+        """Send any command, and with ``reply`` return what the nodes answer.
+
+        The wait ends after ``timeout`` seconds in all, where Celery waits as long anew after
+        each reply; or once ``limit`` nodes have answered, by default as many as ``destination``
+        names. ``matcher`` is the language of ``pattern``: ``glob``, the default, or ``pcre``.
+        ``callback`` is called with each ``{node: value}`` as it comes. A lost link raises
+        :class:`~celeriac.errors.ConnectionLost`.
+        """
+        request = self._caller.request(
+            command, arguments, destination=destination, pattern=pattern, matcher=matcher
+        )
+        if reply:
+            return self._caller.ask(request, timeout=timeout, limit=limit, callback=callback).replies
+        self._caller.send(request, timeout=timeout)
+        return None
+
+    def ping(
+        self, destination: Destination = None, timeout: float = 1.0, **selection: Unpack[Selection]
+    ) -> list[dict[str, object]]:
+        """Ask who is there."""
+        return self.broadcast("ping", {}, destination, reply=True, timeout=timeout, **selection) or []
+
+    def heartbeat(self, destination: Destination = None, **options: Unpack[Options]) -> Answers:
+        """Have nodes send a heartbeat event now."""
+        return self.broadcast("heartbeat", {}, destination, **options)
+
+    def shutdown(self, destination: Destination = None, **options: Unpack[Options]) -> Answers:
+        """Stop nodes, once they have done what they are doing."""
+        return self.broadcast("shutdown", {}, destination, **options)
+
+    # -- tasks
+
+    def revoke(
+        self,
+        task_id: str | Sequence[str],
+        destination: Destination = None,
+        terminate: bool = False,
+        signal: str = "SIGTERM",
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Have nodes skip tasks that have not begun; with ``terminate`` also stop those that have."""
+        arguments = {"task_id": task_id, "terminate": terminate, "signal": signal}
+        return self.broadcast("revoke", arguments, destination, **options)
+
+    def terminate(
+        self,
+        task_id: str | Sequence[str],
+        destination: Destination = None,
+        signal: str = "SIGTERM",
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Revoke tasks, and stop those that have begun."""
+        return self.revoke(task_id, destination, terminate=True, signal=signal, **options)
+
+    def revoke_by_stamped_headers(
+        self,
+        headers: Mapping[str, str | Sequence[str]],
+        destination: Destination = None,
+        terminate: bool = False,
+        signal: str = "SIGTERM",
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Revoke the tasks that carry one of these stamps."""
+        arguments = {"headers": headers, "terminate": terminate, "signal": signal}
+        return self.broadcast("revoke_by_stamped_headers", arguments, destination, **options)
+
+    def rate_limit(
+        self,
+        task_name: str,
+        rate_limit: str | float,
+        destination: Destination = None,
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Limit how often tasks of one name begin: ``"5/m"``, or a number a second; 0 is no limit."""
+        arguments = {"task_name": task_name, "rate_limit": rate_limit}
+        return self.broadcast("rate_limit", arguments, destination, **options)
+
+    def time_limit(
+        self,
+        task_name: str,
+        soft: float | None = None,
+        hard: float | None = None,
+        destination: Destination = None,
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Limit how many seconds tasks of one name may take."""
+        arguments = {"task_name": task_name, "hard": hard, "soft": soft}
+        return self.broadcast("time_limit", arguments, destination, **options)
+
+    # -- pools, queues, events
+
+    def pool_grow(self, n: int = 1, destination: Destination = None, **options: Unpack[Options]) -> Answers:
+        """Add ``n`` processes or threads to the pools."""
+        return self.broadcast("pool_grow", {"n": n}, destination, **options)
+
+    def pool_shrink(self, n: int = 1, destination: Destination = None, **options: Unpack[Options]) -> Answers:
+        """Take ``n`` processes or threads from the pools."""
+        return self.broadcast("pool_shrink", {"n": n}, destination, **options)
+
+    def pool_restart(
+        self,
+        modules: Sequence[str] | None = None,
+        reload: bool = False,
+        reloader: object = None,
+        destination: Destination = None,
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Start the pools anew, with modules imported or loaded anew."""
+        arguments = {"modules": modules, "reload": reload, "reloader": reloader}
+        return self.broadcast("pool_restart", arguments, destination, **options)
+
+    def autoscale(
+        self,
+        max: int,  # noqa: A002  (Celery's name)
+        min: int,  # noqa: A002  (Celery's name)
+        destination: Destination = None,
+        **options: Unpack[Options],
+    ) -> Answers:
+        """Set between which sizes the pools grow and shrink by themselves."""
+        return self.broadcast("autoscale", {"max": max, "min": min}, destination, **options)
+
+    def add_consumer(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        exchange_type: str = "direct",
+        routing_key: str | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+        destination: Destination = None,
+        **more: Unpack[Options],
+    ) -> Answers:
+        """Have nodes take tasks from one more queue; ``options`` are further ones of the queue."""
+        arguments = {
+            "queue": queue,
+            "exchange": exchange,
+            "exchange_type": exchange_type,
+            "routing_key": routing_key,
+            **(options or {}),
+        }
+        return self.broadcast("add_consumer", arguments, destination, **more)
+
+    def cancel_consumer(
+        self, queue: str, destination: Destination = None, **options: Unpack[Options]
+    ) -> Answers:
+        """Have nodes take no more tasks from a queue."""
+        return self.broadcast("cancel_consumer", {"queue": queue}, destination, **options)
+
+    def enable_events(self, destination: Destination = None, **options: Unpack[Options]) -> Answers:
+        """Have nodes send events of tasks."""
+        return self.broadcast("enable_events", {}, destination, **options)
+
+    def disable_events(self, destination: Destination = None, **options: Unpack[Options]) -> Answers:
+        """Have nodes send no events of tasks."""
+        # Celery: a node that was started to send all events answers that they are off, and sends on.
+        return self.broadcast("disable_events", {}, destination, **options)
+
+    def election(
+        self,
+        id: str,  # noqa: A002  (Celery's name)
+        topic: str,
+        action: object = None,
+        *,
+        force: bool = False,
+        timeout: float = 1.0,
+    ) -> None:
+        """Have the workers elect one of them, which then does ``action``.
+
+        Celery: an election among one or two workers can stop them all. So they are counted
+        first, for ``timeout`` seconds, and fewer than three raise :class:`CallerError`. Those
+        count that answer and also send a heartbeat: other nodes answer too, and elect nobody.
+        Workers that were started without gossip cannot be told apart, so have none of them.
+        ``force`` skips the count.
+        """
+        if not force:
+            electors = self._electors(timeout)
+            if len(electors) < MIN_ELECTORS:
+                raise CallerError(
+                    f"only {len(electors)} workers answer, and an election among fewer than {MIN_ELECTORS} "
+                    "can stop Celery's workers: start more of them, or pass force=True"
+                )
+        self.broadcast("election", {"id": id, "topic": topic, "action": action})
+
+    def _electors(self, timeout: float) -> set[str]:
+        call = self._caller.ask(self._caller.request("ping"), timeout=timeout, is_listening=True)
+        return {node for answer in call.replies for node in answer if answer[node] == _PONG} & call.heard
