@@ -5,7 +5,11 @@ from importlib import import_module
 
 from benchmarks.report import show
 
-NAMES = {"fold": "events to cluster state, beside Celery's State"}
+NAMES = {
+    "fold": "events to cluster state, beside Celery's State",
+    "receive": "events from broker to cluster state, beside Celery's EventReceiver and State",
+    "dispatch": "events from a program to a broker, beside Celery's EventDispatcher",
+}
 
 
 def main(arguments: list[str]) -> int:

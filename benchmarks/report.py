@@ -12,6 +12,8 @@ class Row:
     peer: float
     unit: str
     lower_is_better: bool = False
+    #: What nobody can beat, where that is known: the bare client, which does nothing with what it gets.
+    limit: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -22,12 +24,23 @@ class Row:
 def show(name: str, rows: dict[str, Row]) -> None:
     """Print the table, and the line of JSON."""
     width = max(map(len, rows))
-    print(f"\n{'row':<{width}}  {'ours':>12}  {'peer':>12}  {'ratio':>7}  unit")
+    has_limit = any(row.limit is not None for row in rows.values())
+    print(
+        f"\n{'row':<{width}}  {'ours':>12}  {'peer':>12}  {'ratio':>7}", f"{'limit':>12}" * has_limit, " unit"
+    )
     for label, row in rows.items():
-        print(f"{label:<{width}}  {row.ours:>12,.0f}  {row.peer:>12,.0f}  {row.ratio:>7.2f}  {row.unit}")
-    figures = {
-        label: {"ours": round(row.ours, 1), "peer": round(row.peer, 1), "ratio": round(row.ratio, 2)}
-        for label, row in rows.items()
-    }
+        limit = f"{row.limit or 0:>12,.0f}" * has_limit
+        print(
+            f"{label:<{width}}  {row.ours:>12,.0f}  {row.peer:>12,.0f}  {row.ratio:>7.2f}",
+            limit,
+            "",
+            row.unit,
+        )
+    figures = {label: _figures(row) for label, row in rows.items()}
     lowest = min(figure["ratio"] for figure in figures.values())
     print(json.dumps({"bench": name, "rows": figures, "ratio": lowest}))
+
+
+def _figures(row: Row) -> dict[str, float]:
+    figures = {"ours": round(row.ours, 1), "peer": round(row.peer, 1), "ratio": round(row.ratio, 2)}
+    return figures if row.limit is None else figures | {"limit": round(row.limit, 1)}

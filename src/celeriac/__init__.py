@@ -1,23 +1,52 @@
 """Celeriac: events in order, one leader, results that arrive, and a history you can query."""
 
-from celeriac.config import Limits
+from celeriac.app import Celeriac
+from celeriac.config import Limits, Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.revoked import RevokedSet
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
-from celeriac.errors import CallerError, CeleriacError
+from celeriac.errors import (
+    AccessRefused,
+    CallerError,
+    CeleriacError,
+    ConnectionLost,
+    ImproperlyConfigured,
+    NetworkError,
+)
 from celeriac.model import events, states
+from celeriac.node.async_receiver import AsyncEventReceiver
 from celeriac.node.clock import SharedClock
+from celeriac.node.control import Control
+from celeriac.node.dispatcher import EventDispatcher
+from celeriac.node.inspect import Inspect, Replies
+from celeriac.node.mailbox import Mailbox
+from celeriac.node.receiver import EventReceiver
 from celeriac.node.state import State
+from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.event import Gate, decode, encode
 
 __all__ = [
+    "AccessRefused",
+    "AsyncEventReceiver",
     "CallerError",
+    "Celeriac",
     "CeleriacError",
+    "ConnectionLost",
+    "Control",
+    "EventDispatcher",
+    "EventReceiver",
     "Gate",
+    "ImproperlyConfigured",
+    "Inspect",
     "LamportClock",
     "Limits",
+    "Mailbox",
+    "MemoryBroker",
+    "NetworkError",
+    "Replies",
     "RevokedSet",
+    "Settings",
     "SharedClock",
     "State",
     "Task",

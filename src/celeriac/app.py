@@ -17,7 +17,6 @@ from celeriac.node.mailbox import Mailbox
 from celeriac.node.receiver import EventReceiver, Handler
 from celeriac.node.state import State
 from celeriac.transport.base import Connection
-from celeriac.transport.connect import connect
 from celeriac.transport.memory import MemoryBroker
 
 __all__ = ["Celeriac", "Events"]
@@ -59,7 +58,11 @@ class Celeriac:
 
     def connection(self) -> Connection:
         """Return a link to the broker, not yet open."""
-        return connect(self.conf) if self._memory is None else self._memory.connect()
+        if self._memory is not None:
+            return self._memory.connect()
+        from celeriac.transport.connect import connect  # noqa: PLC0415 - only who connects waits for kombu
+
+        return connect(self.conf)
 
     @cached_property
     def events(self) -> "Events":

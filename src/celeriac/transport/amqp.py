@@ -18,7 +18,7 @@ from celeriac.config import Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Exchange, Message
 from celeriac.transport.base import Deliver
-from celeriac.transport.kombu import KombuConnection, to_message
+from celeriac.transport.kombu import KombuConnection
 
 __all__ = ["AmqpConnection"]
 
@@ -35,8 +35,13 @@ _BODY_SIZE: Final = Struct(">4xQ")
 _MAX_DESCRIPTIONS: Final = 1024
 
 _NO_BODY: Final = Struct(">HHQ").pack(Basic.Deliver[0], 0, 0)
+#: How long the broker may take to read what we write, and to answer what we ask.
+_PATIENCE: Final = 10.0
+#: How long we wait for it to say goodbye.
+_FAREWELL: Final = 1.0
 
-_Description = tuple[str, str, dict[str, object]]
+#: Content type, encoding and headers, and why they could not be read.
+_Description = tuple[str, str, dict[str, object], str]
 
 
 class AmqpConnection(KombuConnection):
@@ -46,10 +51,11 @@ class AmqpConnection(KombuConnection):
         super().__init__(settings)
         self._deliver_to: dict[tuple[int, bytes], Deliver] = {}
         self._descriptions: OrderedDict[bytes, _Description] = OrderedDict()
-        self._delivered = 0
         self._published = 0
         self._confirmed = 0
         self._confirmed_early: set[int] = set()
+        # py-amqp stumbles over properties that a peer spelled badly, if it is the one who reads them.
+        self._errors = (*self._errors, ValueError, LookupError, ArithmeticError, struct.error)
 
     def unconfirmed(self, timeout: float = 0.0) -> int:
         """Return how many of the last published messages the broker has not confirmed yet."""
@@ -60,6 +66,18 @@ class AmqpConnection(KombuConnection):
             if left <= 0:
                 break
         return self._published - self._confirmed
+
+    def close(self) -> None:
+        """End the link; closing twice is fine, and no error comes out of it."""
+        # Goodbye is said and answered, but a broker that hangs must not keep us.
+        link = self._kombu._connection  # noqa: SLF001 - the property would connect
+        transport = None if link is None else link._transport  # noqa: SLF001
+        if transport is not None and transport.sock is not None:
+            transport.sock.settimeout(_FAREWELL)
+        super().close()
+
+    def _options(self) -> dict[str, object]:
+        return {"read_timeout": _PATIENCE, "write_timeout": _PATIENCE}
 
     def _publishing_channel(self, exchange: Exchange) -> Any:
         is_new = self._publisher is None
@@ -89,54 +107,57 @@ class AmqpConnection(KombuConnection):
         raise ConnectionLost(f"the broker at {self.address} could not keep message {tag}")
 
     def _consume(self, channel: Any, queue: Any, deliver: Deliver) -> None:
-        def count_and_deliver(message: Message) -> None:
-            self._delivered += 1
-            deliver(message)
+        def receive(message: AmqpMessage) -> None:
+            key = str(message.delivery_info["routing_key"])
+            body = message.body
+            body = body.encode() if isinstance(body, str) else bytes(body)
+            self._waiting.append((deliver, _message(body, _description(message), key)))
 
         tag = f"celeriac.{queue.name}"
-        self._deliver_to[channel.channel_id, tag.encode()] = count_and_deliver
-        # py-amqp delivers by itself what comes while it waits for an answer of the broker.
-        queue.consume(tag, to_message(count_and_deliver), no_ack=True)
+        self._deliver_to[channel.channel_id, tag.encode()] = deliver
+        # py-amqp takes by itself what comes while it waits for an answer of the broker.
+        queue.consume(tag, receive, no_ack=True)
 
-    def _read(self, timeout: float | None) -> int:
-        """Take what the socket has, waiting for the first bytes; return how many messages came."""
-        before = self._delivered
+    def _read(self, timeout: float | None) -> None:
+        """Take what the socket has, waiting for the first bytes."""
         with self._translated():
-            transport = self._kombu.connection.transport
+            link = self._kombu.connection
+            transport = link.transport
             try:
                 with transport.having_timeout(timeout):
                     data = transport.sock.recv(_READ_BYTES)
-            except TimeoutError:
-                return 0
+            except (TimeoutError, BlockingIOError):
+                return
             if not data:
-                raise ConnectionLost(f"the broker at {self.address} closed the link")
+                raise ConnectionLost(f"lost the broker at {self.address}: it closed the link")
+            # A sign of life for py-amqp, which does not see what is cut out here.
+            link.bytes_recv += 1
             # What is incomplete waits where py-amqp looks for it, in case it reads next.
             transport._read_buffer = self._take(bytes(transport._read_buffer) + data)  # noqa: SLF001
-        return self._delivered - before
 
     def _take(self, data: bytes) -> bytes:
-        """Deliver every message that is complete, and return the rest."""
+        """Cut out every message that is complete, and return the rest."""
         start, size = 0, len(data)
-        amqp = self._kombu.connection
-        try:
-            while size - start >= _FRAME_REST:
-                kind, channel, length = _FRAME.unpack_from(data, start)
-                end = start + _FRAME_REST + length
-                if end > size:
+        link = self._kombu.connection
+        while size - start >= _FRAME_REST:
+            kind, channel, length = _FRAME.unpack_from(data, start)
+            end = start + _FRAME_REST + length
+            if end > size:
+                break
+            begin = start + _FRAME_START
+            if kind == _METHOD and data.startswith(_DELIVER, begin):
+                delivery = self._delivery(data, begin, end, channel)
+                if delivery is None:
                     break
-                begin = start + _FRAME_START
-                if kind == _METHOD and data.startswith(_DELIVER, begin):
-                    delivery = self._delivery(data, begin, end, channel)
-                    if delivery is None:
-                        break
-                    deliver, message, start = delivery
-                    deliver(message)
-                else:
-                    start = end
-                    amqp.on_inbound_frame((kind, channel, data[begin : end - 1]))
-        except BaseException:
-            amqp.transport._read_buffer = data[start:]  # noqa: SLF001
-            raise
+                deliver, message, start = delivery
+                self._waiting.append((deliver, message))
+            else:
+                # py-amqp may read on by itself, so it gets to see what is there.
+                payload = data[begin : end - 1]
+                link.transport._read_buffer = data[end:]  # noqa: SLF001
+                link.on_inbound_frame((kind, channel, payload))
+                data = bytes(link.transport._read_buffer)  # noqa: SLF001
+                start, size = 0, len(data)
         return data[start:]
 
     def _delivery(
@@ -170,7 +191,7 @@ class AmqpConnection(KombuConnection):
         routing_key = data[key_at + 1 : key_at + 1 + data[key_at]].decode("utf-8", "replace")
         deliver = self._deliver_to[channel, data[tag_at + 1 : tag_end]]
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return deliver, Message(body, *self._describe(described), routing_key), end
+        return deliver, _message(body, self._describe(described), routing_key), end
 
     def _describe(self, described: bytes) -> _Description:
         """Return content type, encoding and headers out of the properties of a message."""
@@ -179,14 +200,28 @@ class AmqpConnection(KombuConnection):
         except KeyError:
             pass
         message = AmqpMessage()
-        message.inbound_header(_NO_BODY + described)
-        headers = message.properties.get("application_headers")
-        description = (
-            str(message.properties.get("content_type")),
-            str(message.properties.get("content_encoding")),
-            headers if isinstance(headers, dict) else {},
-        )
+        try:
+            message.inbound_header(_NO_BODY + described)
+        except Exception:  # noqa: BLE001 - a peer wrote this, and py-amqp says in many ways that it is wrong
+            description: _Description = ("", "", {}, "properties")
+        else:
+            description = _description(message)
         self._descriptions[described] = description
         if len(self._descriptions) > _MAX_DESCRIPTIONS:
             self._descriptions.popitem(last=False)
         return description
+
+
+def _description(message: AmqpMessage) -> _Description:
+    headers = message.properties.get("application_headers")
+    return (
+        str(message.properties.get("content_type")),
+        str(message.properties.get("content_encoding")),
+        headers if isinstance(headers, dict) else {},
+        "",
+    )
+
+
+def _message(body: bytes, description: _Description, routing_key: str) -> Message:
+    content_type, content_encoding, headers, fault = description
+    return Message(body, content_type, content_encoding, headers, routing_key, fault)

@@ -1,23 +1,26 @@
 """From settings to a link."""
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import Final
 
 from celeriac.config import Settings
-from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.base import Connection
 from celeriac.transport.kombu import KombuConnection
-from celeriac.transport.redis import RedisConnection
 
 __all__ = ["connect"]
 
-_QUICKER_WAYS: dict[str, Callable[[Settings], Connection]] = {
-    "amqp": AmqpConnection,
-    "redis": RedisConnection,
+#: Loaded when a broker needs them: the libraries behind them take a third of a second to import.
+_QUICKER_WAYS: Final = {
+    "amqp": ("celeriac.transport.amqp", "AmqpConnection"),
+    "redis": ("celeriac.transport.redis", "RedisConnection"),
 }
 
 
 def connect(settings: Settings) -> Connection:
     """Return a link to the broker that the settings name, not yet open."""
     general = KombuConnection(settings)
-    quicker = _QUICKER_WAYS.get(general.driver)
-    return general if quicker is None else quicker(settings)
+    if general.driver not in _QUICKER_WAYS:
+        return general
+    module, name = _QUICKER_WAYS[general.driver]
+    quicker: type[KombuConnection] = getattr(import_module(module), name)
+    return quicker(settings)

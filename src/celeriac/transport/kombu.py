@@ -4,7 +4,8 @@ Only what all of kombu's transports share is used here. RabbitMQ and Redis have
 quicker ways of their own: :mod:`celeriac.transport.amqp`, :mod:`celeriac.transport.redis`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
 from types import TracebackType
@@ -14,11 +15,11 @@ import kombu
 from kombu.exceptions import KombuError
 
 from celeriac.config import Settings, sanitize_url
-from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured
+from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured, NetworkError
 from celeriac.model.message import Exchange, Message, Queue
 from celeriac.transport.base import Deliver
 
-__all__ = ["KombuConnection", "to_message", "translated"]
+__all__ = ["KombuConnection", "translated"]
 
 #: How often, within one heartbeat interval of the broker, a link that waits shows that it lives.
 _HEARTBEAT_RATE: Final = 4
@@ -40,25 +41,25 @@ class KombuConnection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # A copy, because kombu writes into it.
-        self._kombu = kombu.Connection(
-            settings.broker_url,
-            ssl=settings.broker_use_ssl,
-            connect_timeout=settings.broker_connection_timeout,
-            heartbeat=settings.broker_heartbeat,
-            login_method=settings.broker_login_method,
-            transport_options=dict(settings.broker_transport_options),
-        )
         self._publisher: Any = None
         self._declared: set[str] = set()
         self._beat_at = 0.0
+        #: What came and was not delivered yet.
+        self._waiting: deque[tuple[Deliver, Message]] = deque()
         try:
+            self._kombu = self._new_kombu()
             transport = self._kombu.transport
         except (KeyError, ImportError) as error:
             raise ImproperlyConfigured(
                 f"broker_url {self.address!r} names a transport that is not here ({error}): "
                 "check its spelling, or install the library it needs"
             ) from error
+        except ValueError:
+            # Without what was raised: that may quote a password.
+            raise ImproperlyConfigured(
+                f"broker_url {self.address!r} cannot be read: check its port, and spell what is special in "
+                "a password as %40 for @, %2F for / and so on"
+            ) from None
         #: The family of the broker.
         self.driver: str = transport.driver_type
         self._errors: tuple[type[Exception], ...] = (
@@ -75,8 +76,18 @@ class KombuConnection:
 
     def open(self) -> None:
         """Connect now; any other call does so by itself."""
-        with self._translated():
-            self._kombu.ensure_connection(max_retries=1, timeout=self.settings.broker_connection_timeout)
+        try:
+            with self._translated():
+                # Each URL once, and no pause: when to try again is for who called us to say.
+                self._kombu.ensure_connection(
+                    max_retries=max(len(self._kombu.alt), 1) - 1,
+                    interval_start=0,
+                    interval_step=0,
+                    reraise_as_library_errors=False,
+                )
+        except ValueError as error:
+            # Such as a database that is no number, or Sentinel without the name of a master.
+            raise ImproperlyConfigured(f"broker {self.address}: {error}") from error
 
     def publish(
         self,
@@ -127,13 +138,14 @@ class KombuConnection:
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         deadline = None if timeout is None else monotonic() + timeout
-        while True:
+        # An exception out of a callback leaves the messages after it here.
+        while not self._waiting:
             left = None if deadline is None else max(0.0, deadline - monotonic())
             patience = self._show_life()
-            wait = min((span for span in (left, patience) if span is not None), default=None)
-            delivered = self._read(wait)
-            if delivered or (deadline is not None and monotonic() >= deadline):
-                return delivered
+            self._read(min((span for span in (left, patience) if span is not None), default=None))
+            if deadline is not None and monotonic() >= deadline:
+                break
+        return self._deliver()
 
     def close(self) -> None:
         """End the link; closing twice is fine, and no error comes out of it."""
@@ -154,25 +166,46 @@ class KombuConnection:
 
     # -- what the quicker ways do otherwise
 
-    def _new_channel(self) -> Any:
-        return self._kombu.channel()
+    def _options(self) -> dict[str, object]:
+        """Return options of the transport, for what the settings leave open."""
+        return {}
+
+    def _tls(self) -> bool | Mapping[str, object]:
+        """Say whether to speak TLS, or with which options."""
+        return self.settings.broker_use_ssl
 
     def _consume(self, channel: Any, queue: Any, deliver: Deliver) -> None:  # noqa: ARG002
-        queue.consume(f"celeriac.{queue.name}", to_message(deliver), no_ack=True)
+        def receive(message: Any) -> None:
+            # Delivered later, by ourselves: what a callback raises is no word of the broker's library.
+            self._waiting.append((deliver, _to_message(message)))
+
+        queue.consume(f"celeriac.{queue.name}", receive, no_ack=True)
 
     def _send(self, channel: Any, message: Any, exchange: Exchange, routing_key: str) -> None:
         channel.basic_publish(message, exchange.name, routing_key)
 
-    def _read(self, timeout: float | None) -> int:
-        """Deliver one message; 0 when the time passed."""
-        with self._translated():
-            try:
-                self._kombu.drain_events(timeout=timeout)
-            except TimeoutError:
-                return 0
-        return 1
+    def _read(self, timeout: float | None) -> None:
+        """Take one message; none when the time passed."""
+        with self._translated(), suppress(TimeoutError):
+            self._kombu.drain_events(timeout=timeout)
 
     # -- shared
+
+    def _new_kombu(self) -> Any:
+        settings = self.settings
+        return kombu.Connection(
+            settings.broker_url,
+            ssl=self._tls(),
+            connect_timeout=settings.broker_connection_timeout,
+            heartbeat=settings.broker_heartbeat,
+            login_method=settings.broker_login_method,
+            # A copy, because kombu writes into it.
+            transport_options=self._options() | dict(settings.broker_transport_options),
+        )
+
+    def _new_channel(self) -> Any:
+        self.open()
+        return self._kombu.channel()
 
     def _publishing_channel(self, exchange: Exchange) -> Any:
         if self._publisher is None:
@@ -181,6 +214,15 @@ class KombuConnection:
             _exchange(exchange)(self._publisher).declare()
             self._declared.add(exchange.name)
         return self._publisher
+
+    def _deliver(self) -> int:
+        """Deliver what came; return how many messages that were."""
+        # No more than these: a callback may publish, and then more can come.
+        delivered = len(self._waiting)
+        for _ in range(delivered):
+            deliver, message = self._waiting.popleft()
+            deliver(message)
+        return delivered
 
     def _show_life(self) -> float | None:
         """Send a heartbeat if it is time, and return how long the next one can wait."""
@@ -198,6 +240,8 @@ class KombuConnection:
         """Turn what the broker's library raises into our own errors."""
         try:
             yield
+        except NetworkError:
+            raise
         except self._errors as error:
             raise translated(error, self.address) from error
 
@@ -218,19 +262,12 @@ def _exchange(exchange: Exchange) -> Any:
     return kombu.Exchange(exchange.name, type=exchange.type, durable=exchange.is_durable)
 
 
-def to_message(deliver: Deliver) -> Callable[[Any], object]:
-    """Return a callback for kombu that hands its messages on as ours."""
-
-    def receive(message: Any) -> object:
-        body = message.body
-        return deliver(
-            Message(
-                body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body or b""),
-                str(message.content_type),
-                str(message.content_encoding),
-                message.headers if isinstance(message.headers, dict) else {},
-                str((message.delivery_info or {}).get("routing_key", "")),
-            )
-        )
-
-    return receive
+def _to_message(message: Any) -> Message:
+    body = message.body
+    return Message(
+        body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body or b""),
+        str(message.content_type),
+        str(message.content_encoding),
+        message.headers if isinstance(message.headers, dict) else {},
+        str((message.delivery_info or {}).get("routing_key", "")),
+    )

@@ -80,7 +80,7 @@ class MemoryBroker:
             self._check(epoch)
             self.published.append((exchange.name, message))
             for queue, waiting in self._queues.values():
-                if queue.exchange.name == exchange.name and _leads_to(exchange, message, queue):
+                if _leads_to(exchange, message, queue):
                     waiting.append(message)
             self._changed.notify_all()
 
@@ -117,6 +117,7 @@ class MemoryConnection:
         self.broker = broker
         self._epoch: int | None = None
         self._subscriptions: dict[str, tuple[Queue, Deliver]] = {}
+        self._waiting: deque[tuple[str, Message]] = deque()
 
     @property
     def address(self) -> str:
@@ -151,10 +152,14 @@ class MemoryConnection:
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
-        taken = self.broker.take(list(self._subscriptions), self._joined(), timeout)
-        for name, message in taken:
+        # An exception out of a callback leaves the messages after it here.
+        if not self._waiting:
+            self._waiting.extend(self.broker.take(list(self._subscriptions), self._joined(), timeout))
+        delivered = len(self._waiting)
+        for _ in range(delivered):
+            name, message = self._waiting.popleft()
             self._subscriptions[name][1](message)
-        return len(taken)
+        return delivered
 
     def close(self) -> None:
         """Leave, and take our own queues along."""
@@ -162,6 +167,7 @@ class MemoryConnection:
             if queue.is_auto_deleted or queue.is_exclusive:
                 self.broker.delete(queue.name)
         self._subscriptions.clear()
+        self._waiting.clear()
 
     def clone(self) -> Self:
         """Return a new link to the same broker."""
@@ -182,6 +188,10 @@ class MemoryConnection:
 
 
 def _leads_to(exchange: Exchange, message: Message, queue: Queue) -> bool:
+    if not exchange.name:  # the default exchange: every queue is bound by its own name
+        return queue.name == message.routing_key
+    if queue.exchange.name != exchange.name:
+        return False
     match exchange.type:
         case "fanout":
             return True

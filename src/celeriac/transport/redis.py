@@ -5,7 +5,7 @@ a table of bindings and a list for each queue. Answers are parsed by hiredis, ma
 one read, and a message is published without waiting for the one before it.
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from time import monotonic
@@ -32,6 +32,10 @@ _LIST_WAIT: Final = 5
 _MAX_ON_THE_WAY: Final = 128
 #: How long a confirmation may take.
 _PATIENCE: Final = 10.0
+#: A link that was idle for so long is looked at before it is used.
+_IDLE: Final = 1.0
+
+_Delivery = tuple[Deliver, Message]
 
 
 class _Topics:
@@ -39,43 +43,38 @@ class _Topics:
 
     def __init__(self, link: RedisLink) -> None:
         self.link = link
-        self.waiting: deque[Any] = deque()
         self._deliver: defaultdict[bytes, list[tuple[str, Deliver]]] = defaultdict(list)
 
-    def add(self, pattern: str, routing_key: str, deliver: Deliver) -> None:
-        """Subscribe to a pattern, and wait until Redis has confirmed it."""
+    def add(self, pattern: str, routing_key: str, deliver: Deliver) -> list[_Delivery]:
+        """Subscribe to a pattern, and wait until Redis has confirmed it; return what else came."""
         name = pattern.encode()
         self._deliver[name].append((routing_key, deliver))
         self.link.send("PSUBSCRIBE", pattern)
+        others: list[Any] = []
         deadline = monotonic() + _PATIENCE
         while (left := deadline - monotonic()) > 0:
-            for reply in self.link.read(left):
-                if reply[0] == b"psubscribe" and reply[1] == name:
-                    left = 0.0
-                else:
-                    self.waiting.append(reply)  # of an older subscription
-            if left == 0.0:
-                return
+            replies = self.link.read(left)
+            others += replies
+            if any(reply[0] == b"psubscribe" and reply[1] == name for reply in replies):
+                return self.receive(others)
         raise ConnectionLost(f"lost the broker at {self.link.address}: it did not confirm a subscription")
 
     def prepare(self) -> float:
         """Return how long the socket may stay silent."""
         return self.link.show_life()
 
-    def deliver(self) -> int:
-        """Deliver what was read; return how many messages that were."""
-        waiting, delivered = self.waiting, 0
-        while waiting:
-            reply = waiting.popleft()
+    def receive(self, replies: list[Any]) -> list[_Delivery]:
+        """Return the messages in what was read, each with who is to get it."""
+        deliveries = []
+        for reply in replies:
             if reply[0] != b"pmessage":  # the answer to a sign of life
                 continue
             message = _opened(reply[3])
             for routing_key, deliver in self._deliver[reply[1]]:
                 # Where no key is in the channel, what was not asked for is sorted out here.
                 if routing_key in {"", "#"} or topic_leads_to(routing_key, message.routing_key):
-                    delivered += 1
-                    deliver(message)
-        return delivered
+                    deliveries.append((deliver, message))
+        return deliveries
 
 
 class _List:
@@ -84,7 +83,6 @@ class _List:
     def __init__(self, link: RedisLink, keys: list[str], deliver: Deliver) -> None:
         self.link = link
         self.keys = keys
-        self.waiting: deque[Any] = deque()
         self._deliver = deliver
         self._asked_at: float | None = None
 
@@ -98,16 +96,11 @@ class _List:
             raise ConnectionLost(f"lost the broker at {self.link.address}: it has been silent")
         return max(0.0, self._asked_at + _LIST_WAIT + _PATIENCE - now)
 
-    def deliver(self) -> int:
-        """Deliver what was read; return how many messages that were."""
-        delivered = 0
-        while self.waiting:
-            answer = self.waiting.popleft()
+    def receive(self, replies: list[Any]) -> list[_Delivery]:
+        """Return the messages in what was read, with who is to get them."""
+        if replies:
             self._asked_at = None
-            if answer is not None:
-                delivered += 1
-                self._deliver(_opened(answer[1]))
-        return delivered
+        return [(self._deliver, _opened(reply[1])) for reply in replies if reply is not None]
 
 
 class RedisConnection(KombuConnection):
@@ -137,6 +130,9 @@ class RedisConnection(KombuConnection):
     ) -> None:
         """Send one JSON message."""
         link = self._opened_link()
+        if link.idle_for() > _IDLE:
+            # It may be closed by now, and what is written to a closed link is lost without a word.
+            self._on_the_way -= len(link.read())
         envelope = wrap(
             body,
             exchange=exchange.name,
@@ -172,7 +168,8 @@ class RedisConnection(KombuConnection):
             self._topics = self._topics or _Topics(self._new_link())
             has_patterns = bool(self._channel.fanout_patterns)
             for pattern in self._topic_names(queue.exchange, queue.routing_key.replace("#", "*")):
-                self._topics.add(pattern, "" if has_patterns else queue.routing_key, deliver)
+                key = "" if has_patterns else queue.routing_key
+                self._waiting.extend(self._topics.add(pattern, key, deliver))
             return
         self._ask("SADD", self._binding_key(queue.exchange), _binding(queue))
         self._bindings.append(queue)
@@ -187,20 +184,18 @@ class RedisConnection(KombuConnection):
             sources.append(self._topics)
         if not sources:
             raise ConnectionLost("nothing to drain: subscribe to a queue first")
-        # An exception out of a callback leaves the messages after it here.
-        delivered = sum(source.deliver() for source in sources if source.waiting)
-        while not delivered:
+        # An exception out of a callback leaves the messages after it waiting.
+        while not self._waiting:
             wait = min(source.prepare() for source in sources)
             if deadline is not None:
                 wait = min(wait, max(0.0, deadline - monotonic()))
             ready = wait_for([source.link for source in sources], wait)
             for source in sources:
                 if source.link in ready:
-                    source.waiting.extend(source.link.read())
-                    delivered += source.deliver()
+                    self._waiting.extend(source.receive(source.link.read()))
             if deadline is not None and monotonic() >= deadline:
                 break
-        return delivered
+        return self._deliver()
 
     def close(self) -> None:
         """End the link; closing twice is fine, and no error comes out of it."""
@@ -215,7 +210,18 @@ class RedisConnection(KombuConnection):
             if link is not None:
                 link.close()
         self._asking, self._topics, self._lists = None, None, []
+        self._waiting.clear()
         super().close()
+
+    def _options(self) -> dict[str, object]:
+        patience = self.settings.broker_connection_timeout
+        return {"socket_connect_timeout": patience, "socket_timeout": patience}
+
+    def _tls(self) -> bool | Mapping[str, object]:
+        chosen = self.settings.broker_use_ssl
+        is_wanted = chosen is True or self.settings.broker_url.startswith("rediss:")
+        # Celery: where no option is named, kombu speaks plain text, whatever the URL says.
+        return {"ssl_cert_reqs": "required"} if is_wanted and not isinstance(chosen, Mapping) else chosen
 
     # -- names, as kombu has them
 
@@ -252,6 +258,7 @@ class RedisConnection(KombuConnection):
 
     def _opened_link(self) -> RedisLink:
         if self._asking is None:
+            super().open()
             with self._translated():
                 # The channel holds every option of the URL and the settings, read by kombu.
                 self._channel = self._kombu.channel()

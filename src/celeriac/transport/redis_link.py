@@ -90,6 +90,10 @@ class RedisLink:
         due = self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _ANSWER
         return max(0.0, due - now)
 
+    def idle_for(self) -> float:
+        """Return how long ago it was heard."""
+        return monotonic() - self._heard_at
+
     def has_unread(self) -> bool:
         """Say whether the TLS layer holds bytes that waiting on the socket would not show."""
         pending = getattr(self._socket, "pending", None)

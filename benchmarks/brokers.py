@@ -1,0 +1,59 @@
+"""What the benchmarks with brokers share: their rows, real brokers, and turns."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from benchmarks.report import Row
+from celeriac.testing.brokers import RabbitServer, RedisServer
+
+#: The best turn of each side counts: a busy machine only ever makes a turn slower.
+TURNS = 3
+#: What a worker of Celery puts into one message.
+BATCH = 24
+ROWS = ("redis_single", "redis_multi", "amqp_single", "amqp_multi")
+
+Measure = Callable[[str, str, str], float]
+
+
+@contextmanager
+def broker_urls() -> Iterator[dict[str, str]]:
+    """Start both brokers; Redis may hold back any amount for a subscriber that does not read."""
+    settings = {"client-output-buffer-limit": "pubsub 0 0 0"}
+    with RedisServer(settings) as redis, RabbitServer() as rabbit:
+        yield {"redis": redis.url, "amqp": rabbit.url}
+
+
+def measure_rows(measure: Measure, sides: tuple[str, ...]) -> dict[str, Row]:
+    """Measure every row, all sides in turn; ``measure`` takes a side, a URL, and single or multi."""
+    best: dict[str, dict[str, float]] = {row: {} for row in ROWS}
+    with broker_urls() as urls:
+        for turn in range(1, TURNS + 1):
+            for row in ROWS:
+                broker, _, kind = row.partition("_")
+                for side in sides:
+                    rate = measure(side, urls[broker], kind)
+                    told = f"· turn {turn} of {TURNS}: {row:<14} {side:<5} {rate:>10,.0f}"
+                    print(told, file=sys.stderr, flush=True)
+                    best[row][side] = max(rate, best[row].get(side, 0.0))
+    return {
+        row: Row(figures["ours"], figures["peer"], unit="events/s", limit=figures.get("limit"))
+        for row, figures in best.items()
+    }
+
+
+def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
+    """Start one side in a process of its own, so that neither weighs on the other."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> float:
+    """Return the rate that a side printed in its last line."""
+    out, _ = process.communicate(timeout=600)
+    if process.returncode:
+        raise SystemExit(f"one side of the benchmark failed with exit code {process.returncode}")
+    rate: float = json.loads(out.splitlines()[-1])
+    return rate
