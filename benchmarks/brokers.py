@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, Queue
+from threading import Thread
 
 from benchmarks.report import Row
 from celeriac.testing.brokers import RabbitServer, RedisServer
@@ -44,16 +46,38 @@ def measure_rows(measure: Measure, sides: tuple[str, ...]) -> dict[str, Row]:
     }
 
 
-def start(module: str, *arguments: str) -> "subprocess.Popen[str]":
-    """Start one side in a process of its own, so that neither weighs on the other."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+class Side:
+    """One side of a measurement, in a process of its own, so that neither weighs on the other."""
 
+    def __init__(self, module: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._said: Queue[str] = Queue()
+        Thread(target=self._listen, daemon=True).start()
 
-def finish(process: "subprocess.Popen[str]") -> float:
-    """Return the rate that a side printed in its last line."""
-    out, _ = process.communicate(timeout=600)
-    if process.returncode:
-        raise SystemExit(f"one side of the benchmark failed with exit code {process.returncode}")
-    rate: float = json.loads(out.splitlines()[-1])
-    return rate
+    def has_said(self, word: str, *, within: float) -> bool:
+        """Wait for the next line, and tell whether it came; it must be the word."""
+        try:
+            said = self._said.get(timeout=within)
+        except Empty:
+            return False
+        if said != word:
+            self._process.kill()
+            raise SystemExit(f"one side of the benchmark failed: it said {said!r}, not {word!r}")
+        return True
+
+    def tell(self, word: str) -> None:
+        """Say something to it."""
+        print(word, file=self._process.stdin, flush=True)
+
+    def rate(self) -> float:
+        """Return what it measured: its last line."""
+        rate: float = json.loads(self._said.get(timeout=600) or "null")
+        if self._process.wait(timeout=60) or not rate:
+            raise SystemExit("one side of the benchmark failed")
+        return rate
+
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            self._said.put(line.strip())
+        self._said.put("")

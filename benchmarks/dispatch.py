@@ -22,7 +22,7 @@ def run() -> dict[str, Row]:
 
 
 def _measure(side: str, url: str, kind: str) -> float:
-    return brokers.finish(brokers.start("dispatch", side, url, kind))
+    return brokers.Side("dispatch", side, url, kind).rate()
 
 
 # -- one side, in its own process

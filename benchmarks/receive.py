@@ -10,8 +10,8 @@ what it gets.
 """
 
 import json
+import logging
 import sys
-import threading
 from contextlib import suppress
 from itertools import islice
 from time import perf_counter
@@ -37,24 +37,16 @@ def run() -> dict[str, Row]:
 
 
 def _measure(side: str, url: str, kind: str) -> float:
-    process = brokers.start("receive", side, url, kind)
-    assert process.stdout is not None
-    assert process.stdin is not None
+    process = brokers.Side("receive", side, url, kind)
     with connect(Settings(broker_url=url)) as link:
         exchange = event_exchange("celeryev", link.driver)
-        has_begun = threading.Event()
-        line = threading.Thread(target=lambda: process.stdout.readline() and has_begun.set())  # type: ignore[union-attr]
-        line.start()
-        while not has_begun.wait(0.2):  # markers before the subscription are lost
-            if process.poll() is not None:
-                raise SystemExit("one side of the benchmark failed before it began")
+        while not process.has_said("begun", within=0.2):  # markers before the subscription are lost
             _publish(link, exchange, [MARKER])
-        line.join()
-        process.stdout.readline()
+        if not process.has_said("ready", within=60):
+            raise SystemExit(f"{side} did not get ready")
         _publish(link, exchange, _load(kind))
-    process.stdin.write("go\n")
-    process.stdin.flush()
-    return brokers.finish(process)
+    process.tell("go")
+    return process.rate()
 
 
 def _publish(link: Connection, exchange: Exchange, bodies: list[bytes]) -> None:
@@ -184,6 +176,7 @@ def _amqp_seconds(url: str, messages: int) -> float:
 
 if __name__ == "__main__":
     side, url, kind = sys.argv[1:]
+    logging.disable()  # both warn of the stream's times, which are long past
     measured = {"ours": _ours, "peer": _peer}
     rate = _limit(url, EVENTS[kind], kind) if side == "limit" else measured[side](url, EVENTS[kind])
     print(json.dumps(rate))

@@ -114,12 +114,13 @@ class EventReceiver:
         if self._link is None:
             self._subscribe(wakeup=wakeup)
         elif wakeup:
-            self._wake(self._link)
+            self._wake_again(self._link)
         heard_at = monotonic()
         while not self._stopping.is_set():
             if self._reception.waiting:
                 yield
                 heard_at = monotonic()
+                continue
             left = _SLICE if timeout is None else heard_at + timeout - monotonic()
             if left <= 0:
                 raise TimeoutError(f"no event came for {timeout:g} seconds")
@@ -183,6 +184,13 @@ class EventReceiver:
             raise
         self._link = link
         self._reception.resume()
+
+    def _wake_again(self, link: Connection) -> None:
+        try:
+            self._wake(link)
+        except ConnectionLost as error:
+            self.close()
+            self._reception.lose(error)
 
     def _wake(self, link: Connection) -> None:
         exchange, request = self._reception.wakeup()
