@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from celeriac.config import Settings
+from celeriac.core.revoked import RevokedSet
 from celeriac.core.worker import Worker
 from celeriac.node.async_receiver import AsyncEventReceiver
 from celeriac.node.clock import SharedClock
@@ -18,6 +19,7 @@ from celeriac.node.receiver import EventReceiver, Handler
 from celeriac.node.state import State
 from celeriac.transport.base import Connection
 from celeriac.transport.memory import MemoryBroker
+from celeriac.wire.event import Gate
 
 __all__ = ["Celeriac", "Events"]
 
@@ -74,9 +76,21 @@ class Celeriac:
         """Commands to the nodes of the cluster."""
         return Control(self.connection, settings=self.conf, clock=self.clock, hostname=self.hostname)
 
-    def mailbox(self, hostname: str | None = None) -> Mailbox:
-        """Return a mailbox that answers commands to this program."""
-        return Mailbox(hostname or self.hostname, settings=self.conf, clock=self.clock)
+    def mailbox(
+        self,
+        hostname: str | None = None,
+        *,
+        handlers: Mapping[str, Callable[..., object]] | None = None,
+        revoked: RevokedSet | None = None,
+    ) -> Mailbox:
+        """Return a mailbox that answers commands to this program; see :class:`Mailbox`."""
+        return Mailbox(
+            hostname or self.hostname,
+            settings=self.conf,
+            clock=self.clock,
+            handlers=handlers,
+            revoked=revoked,
+        )
 
 
 class Events:
@@ -117,6 +131,7 @@ class Events:
         handlers: Mapping[str, Handler] | None = None,
         *,
         state: State | None = None,
+        gate: Gate | None = None,
         routing_key: str = "#",
         node_id: str | None = None,
     ) -> EventReceiver:
@@ -127,6 +142,7 @@ class Events:
             settings=self._app.conf,
             clock=self._app.clock,
             state=state,
+            gate=gate,
             routing_key=routing_key,
             node_id=node_id,
             hostname=self._app.hostname,
@@ -137,6 +153,7 @@ class Events:
         connection: Connection | None = None,
         *,
         state: State | None = None,
+        gate: Gate | None = None,
         routing_key: str = "#",
         node_id: str | None = None,
         wakeup: bool = True,
@@ -147,6 +164,7 @@ class Events:
             settings=self._app.conf,
             clock=self._app.clock,
             state=state,
+            gate=gate,
             routing_key=routing_key,
             node_id=node_id,
             hostname=self._app.hostname,

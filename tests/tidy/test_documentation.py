@@ -3,23 +3,40 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from celeriac.cli.demo import Demo
 from tests.tidy.repository import ROOT, blocks, named, pages, prose
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _ELSEWHERE = ("http://", "https://", "mailto:", "#")
+#: An example with it names no broker, and so is meant for a cluster that runs.
+_NO_BROKER = "Celeriac()"
+
+
+@pytest.fixture(scope="module")
+def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The broker of the sample cluster that ``celeriac up`` starts."""
+    with Demo(tmp_path_factory.mktemp("sample")) as demo:
+        yield demo.url
 
 
 @pytest.mark.parametrize("page", pages(), ids=named)
 def test_every_example_runs_and_prints_what_the_page_shows(
-    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(ROOT)
+    if any(_NO_BROKER in block.code for block in blocks(page.read_text())):
+        monkeypatch.setenv("CELERIAC_BROKER_URL", request.getfixturevalue("sample_url"))
     namespace: dict[str, object] = {"__name__": "__example__"}
     printed = ""
+    capsys.readouterr()
 
     for block in blocks(page.read_text()):
         if block.language == "python":
@@ -31,7 +48,7 @@ def test_every_example_runs_and_prints_what_the_page_shows(
             assert block.code == printed, f"{named(page)}:{block.line}"
 
 
-def test_the_readme_shows_the_example_that_make_up_runs() -> None:
+def test_the_readme_shows_the_example_that_make_runs() -> None:
     example = (ROOT / "examples" / "first_tasks.py").read_text()
 
     shown = [block.code for block in blocks((ROOT / "README.md").read_text()) if block.language == "python"]

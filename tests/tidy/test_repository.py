@@ -62,12 +62,21 @@ def test_no_text_names_a_place_of_one_machine() -> None:
     assert found == []
 
 
+def test_there_are_pins_for_the_project_and_for_each_peer() -> None:
+    peers = {path.stem for path in (ROOT / "requirements").glob("*.in")}
+
+    pins = {path.stem for path in (ROOT / "requirements").glob("*.txt")}
+
+    assert peers
+    assert pins == {"run", "dev"} | peers
+
+
 def test_the_pins_hold_no_address() -> None:
     pins = sorted((ROOT / "requirements").glob("*.txt"))
 
     with_address = [named(path) for path in pins if "://" in path.read_text()]
 
-    assert len(pins) == 2
+    assert pins
     assert with_address == []
 
 

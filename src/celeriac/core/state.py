@@ -1,11 +1,12 @@
 """The cluster: its workers and its tasks, from events in any order."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from heapq import nlargest, nsmallest
 from operator import attrgetter
 from sys import intern
+from typing import Final
 
 from msgspec.structs import force_setattr
 
@@ -18,6 +19,9 @@ from celeriac.model.events import TASK_EVENTS, Event, Received, Sent, TaskEvent,
 from celeriac.model.states import READY_STATES
 
 __all__ = ["ClusterState"]
+
+#: Gaps that are remembered: a day with one every quarter of an hour.
+MAX_GAPS: Final = 100
 
 _NEVER: DisplayKey = (NO_CLOCK, 0.0, "", 0)
 
@@ -99,6 +103,8 @@ class ClusterState:
         self.task_count = 0
         self._now = now
         self._lock = mutex or nullcontext()
+        #: The last times when events may have been missed, as the receiver told: events ``cluster-gap``.
+        self.gaps: deque[Event] = deque(maxlen=MAX_GAPS)
         #: The ids of the tasks in memory by the task that sent them, itself in memory or not.
         self._children: dict[str, set[str]] = {}
         self.tasks_by_type = TaskView(self, attrgetter("name"))
@@ -118,7 +124,9 @@ class ClusterState:
             return self._apply_task(event, received_at)  # type: ignore[arg-type]
         if isinstance(event, WorkerEvent):
             return self._apply_worker(event, received_at)
-        if event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
+        if event.group == "cluster" and event.subject == "gap":
+            self.gaps.append(event)
+        elif event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
             worker.see(received_at)
         return None
 
@@ -167,6 +175,7 @@ class ClusterState:
         """Forget the workers, the counts, and the tasks as :meth:`clear_tasks` does."""
         with self._lock:
             self.workers.clear()
+            self.gaps.clear()
             self.clear_tasks(ready)
             self.event_count = 0
             self.task_count = 0

@@ -34,7 +34,7 @@ class EventDispatcher:
 
     Each event is stamped when it is sent, and leaves in that order. It is kept until the
     broker has confirmed it: when the link is lost, what is not confirmed goes out again over the
-    next one, with the same stamp, so that a receiver which got it twice counts it once. While the
+    next one, with the same stamp, so that a :class:`State` which got it twice counts it once. While the
     broker is away up to ``settings.event_offline_limit`` events wait; beyond it the oldest
     go, counted in ``dropped``.
 

@@ -167,9 +167,10 @@ class Mailbox:
             self._refuse("reply-access", request.method)
 
     def _refuse(self, reason: str, method: str = "?") -> None:
-        self.refused[reason] += 1
         if method == _ROUTINE:
+            self.refused[method] += 1
             return
+        self.refused[reason] += 1
         self._log(
             reason,
             "Refused a control request (command %r, reason %r, %d so far).%s",

@@ -78,7 +78,8 @@ class EventReceiver:
     def capture(self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True) -> None:
         """Handle events until ``limit`` of them have come, or :meth:`stop` is called.
 
-        Raises TimeoutError when none came for ``timeout`` seconds. With ``wakeup`` all workers
+        Raises TimeoutError when none came for ``timeout`` seconds, and ConnectionLost when the broker
+        cannot be reached at the start; a link that is lost later is made again by itself. With ``wakeup`` all workers
         are asked to announce themselves at once.
         """
         waiting = self._reception.waiting

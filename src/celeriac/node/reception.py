@@ -69,8 +69,12 @@ class Reception:
     def queue(self, driver: str) -> Queue:
         """Return the queue to subscribe to."""
         exchange = event_exchange(self._settings.event_exchange, driver)
-        # A name of its own for each link: after a cut the broker may still hold the queue of the last.
-        unique = self._node_id or str(uuid4())
+        # An exclusive queue has a name of its own for each link: after a cut the broker may still hold
+        # the queue of the last one.
+        names = [self._node_id] if self._node_id else []
+        if self._settings.event_queue_exclusive or not names:
+            names.append(str(uuid4()))
+        unique = ".".join(names)
         return event_queue(self._settings, exchange, unique=unique, routing_key=self._routing_key)
 
     def wakeup(self) -> tuple[Exchange, Spelled]:
@@ -104,7 +108,10 @@ class Reception:
         """Note that we hear; if we did not for a while, that is an event."""
         now = self._now()
         if self._lost_because is not None:
-            self.waiting.append(self._gap(now, self._lost_because))
+            gap = self._gap(now, self._lost_because)
+            if self._state is not None:
+                self._state.take([gap], now)
+            self.waiting.append(gap)
             logger.info("Reception of events goes on after %.1f seconds.", now - self._heard_at)
         self._lost_because, self._heard_at = None, now
         self.backoff.reset()

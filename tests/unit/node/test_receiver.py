@@ -233,7 +233,9 @@ def test_what_cannot_be_read_is_counted_and_harms_nothing(app: Celeriac, broker:
 
 
 def test_a_cut_is_mended_and_told_as_a_gap(app: Celeriac, broker: MemoryBroker) -> None:
-    with listening(app) as receiver:
+    state = app.events.State()
+
+    with listening(app, state=state) as receiver:
         broker.cut()
         (gap,) = receiver.itercapture(limit=1, timeout=PATIENCE)
         publish(broker, task("started"))
@@ -244,6 +246,7 @@ def test_a_cut_is_mended_and_told_as_a_gap(app: Celeriac, broker: MemoryBroker) 
     assert "cut" in str(gap["reason"])
     assert event.type == "task-started"
     assert receiver.losses == 1
+    assert list(state.gaps) == [gap]
 
 
 def test_a_broker_that_stays_away_is_one_gap_however_often_it_is_tried(
