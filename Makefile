@@ -5,12 +5,15 @@ PYTHON ?= python3.11
 RUN := .venv/bin/
 READY := .venv/.ready
 
-.PHONY: help up test test-fast soak check fix bench pins clean
+.PHONY: help up example test test-fast soak check fix bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(READY) ## read a captured event file and print its tasks
+up: $(READY) ## start a sample cluster and watch it; Ctrl-C ends it
+	@$(RUN)celeriac up
+
+example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
 test: $(READY) ## run every test

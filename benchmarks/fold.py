@@ -87,7 +87,7 @@ def _peer(max_tasks: int) -> tuple[Any, Feed, Feed]:
 
     def feed_bytes(bodies: Chunk, received_at: float) -> None:
         for body in bodies:
-            event = loads(body)  # type: ignore[no-untyped-call]
+            event = loads(body)
             received_at += stream.GAP
             event["local_received"] = received_at
             state.event(event)

@@ -135,7 +135,8 @@ def _limit(url: str, events: int, kind: str) -> float:
 def _redis_seconds(url: str, messages: int) -> float:
     import redis  # noqa: PLC0415
 
-    topics = redis.Redis.from_url(url).pubsub(ignore_subscribe_messages=True)
+    client: Any = redis.Redis.from_url(url)
+    topics = client.pubsub(ignore_subscribe_messages=True)
     topics.psubscribe("/0.celeryev/*")
     while topics.get_message(timeout=1.0) is None:
         pass

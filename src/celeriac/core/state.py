@@ -15,7 +15,7 @@ from celeriac.core.task import Task
 from celeriac.core.worker import Worker
 from celeriac.errors import CallerError
 from celeriac.model.clock import NO_CLOCK
-from celeriac.model.events import TASK_EVENTS, Event, Received, Sent, TaskEvent, WorkerEvent
+from celeriac.model.events import TASK_EVENTS, Event, Gap, Received, Sent, TaskEvent, WorkerEvent
 from celeriac.model.states import READY_STATES
 
 __all__ = ["ClusterState"]
@@ -103,8 +103,8 @@ class ClusterState:
         self.task_count = 0
         self._now = now
         self._lock = mutex or nullcontext()
-        #: The last times when events may have been missed, as the receiver told: events ``cluster-gap``.
-        self.gaps: deque[Event] = deque(maxlen=MAX_GAPS)
+        #: The last times when events may have been missed, as our receiver told.
+        self.gaps: deque[Gap] = deque(maxlen=MAX_GAPS)
         #: The ids of the tasks in memory by the task that sent them, itself in memory or not.
         self._children: dict[str, set[str]] = {}
         self.tasks_by_type = TaskView(self, attrgetter("name"))
@@ -124,7 +124,7 @@ class ClusterState:
             return self._apply_task(event, received_at)  # type: ignore[arg-type]
         if isinstance(event, WorkerEvent):
             return self._apply_worker(event, received_at)
-        if event.group == "cluster" and event.subject == "gap":
+        if isinstance(event, Gap):
             self.gaps.append(event)
         elif event.group == "worker" and (worker := self.workers.get(event.hostname)) is not None:
             worker.see(received_at)

@@ -22,6 +22,7 @@ __all__ = [
     "Event",
     "Extra",
     "Failed",
+    "Gap",
     "Other",
     "Received",
     "Rejected",
@@ -259,6 +260,24 @@ class Other(Event, frozen=True, kw_only=True, gc=False):
 
     group: Name  # type: ignore[misc]  # constants of the class everywhere else
     subject: str = ""  # type: ignore[misc]
+
+
+class Gap(Event, frozen=True, kw_only=True, gc=False):
+    """Our receiver was not connected for a while: events from ``since`` to ``until`` may be missing.
+
+    Only a receiver makes one. What a peer sends under this type is an :class:`Other`.
+    """
+
+    group: ClassVar[str] = "cluster"
+    subject: ClassVar[str] = "gap"
+
+    #: When a message last came before the loss, and when the new subscription was confirmed.
+    since: Timestamp
+    until: Timestamp
+    #: What broke the link.
+    reason: str
+    #: How many times it was tried in vain to make it again.
+    attempts: Count
 
 
 AnyTaskEvent = Sent | Received | Started | Succeeded | Failed | Retried | Rejected | Revoked

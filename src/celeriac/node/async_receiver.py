@@ -64,7 +64,7 @@ class AsyncEventReceiver:
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Give out events. A broker that is not there at the start raises ConnectionLost."""
         waiting = self._reception.waiting
-        if self._link is None:
+        if self._link is None and not self._reception.is_interrupted:
             await self._subscribe()
         while True:
             while waiting:

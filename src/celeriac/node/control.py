@@ -268,8 +268,8 @@ class Control:
             electors = self._electors(timeout)
             if len(electors) < MIN_ELECTORS:
                 raise CallerError(
-                    f"only {len(electors)} workers answer, and an election among fewer than {MIN_ELECTORS} "
-                    "can stop Celery's workers: start more of them, or pass force=True"
+                    f"an election among fewer than {MIN_ELECTORS} workers can stop Celery's workers; "
+                    f"{len(electors)} answered: start more of them, or force it (force=True, --force)"
                 )
         self.broadcast("election", {"id": id, "topic": topic, "action": action})
 

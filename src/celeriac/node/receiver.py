@@ -79,8 +79,8 @@ class EventReceiver:
         """Handle events until ``limit`` of them have come, or :meth:`stop` is called.
 
         Raises TimeoutError when none came for ``timeout`` seconds, and ConnectionLost when the broker
-        cannot be reached at the start; a link that is lost later is made again by itself. With ``wakeup`` all workers
-        are asked to announce themselves at once.
+        cannot be reached at the start; a link that is lost later is made again by itself. With
+        ``wakeup`` all workers are asked to announce themselves at once.
         """
         waiting = self._reception.waiting
         left = inf if limit is None else limit
@@ -112,10 +112,11 @@ class EventReceiver:
 
     def _messages(self, timeout: float | None, *, wakeup: bool) -> Iterator[None]:
         """Receive until told to stop, and pause whenever events wait."""
-        if self._link is None:
+        if self._link is not None:
+            if wakeup:
+                self._wake_again(self._link)
+        elif not self._reception.is_interrupted:
             self._subscribe(wakeup=wakeup)
-        elif wakeup:
-            self._wake_again(self._link)
         heard_at = monotonic()
         while not self._stopping.is_set():
             if self._reception.waiting:

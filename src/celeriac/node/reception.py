@@ -15,7 +15,7 @@ from celeriac.core.backoff import Backoff
 from celeriac.core.clock import LamportClock
 from celeriac.errors import PeerError
 from celeriac.model.clock import NO_CLOCK
-from celeriac.model.events import Event, Extra, Other, Sent
+from celeriac.model.events import Event, Gap, Sent
 from celeriac.model.message import Exchange, Message, Queue
 from celeriac.node.identity import hours_west
 from celeriac.node.state import State
@@ -65,6 +65,11 @@ class Reception:
         self._now = now
         self._heard_at = now()
         self._lost_because: str | None = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the link was lost, and is to be made again."""
+        return self._lost_because is not None
 
     def queue(self, driver: str) -> Queue:
         """Return the queue to subscribe to."""
@@ -140,15 +145,16 @@ class Reception:
                 shifted = event.timestamp - (event.utcoffset - own) * 3600
                 force_setattr(event, "timestamp", max(0.0, shifted))
 
-    def _gap(self, now: float, reason: str) -> Event:
-        return Other(
-            group="cluster",
-            subject="gap",
+    def _gap(self, now: float, reason: str) -> Gap:
+        return Gap(
             timestamp=now,
             local_received=now,
             clock=self.clock.forward(),
             hostname=self._hostname,
             pid=os.getpid(),
             utcoffset=hours_west(),
-            extra=Extra(since=self._heard_at, until=now, reason=reason, attempts=self.backoff.attempts),
+            since=self._heard_at,
+            until=now,
+            reason=reason,
+            attempts=self.backoff.attempts,
         )

@@ -1,0 +1,100 @@
+"""How a command that changes something is asked for, sent, and accounted for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.option import AsJson, Selection
+from celeriac.cli.session import Session
+from celeriac.errors import CallerError
+from celeriac.views.cluster import node_names
+from celeriac.views.reply import answer_text
+from celeriac.views.text import visible
+
+__all__ = ["Order", "carry_out", "nodes_that_answer"]
+
+#: Sends a command; takes the options of :meth:`celeriac.node.control.Control.broadcast`.
+Send = Callable[..., list[dict[str, object]] | None]
+
+
+@dataclass(frozen=True)
+class Order(Selection):
+    """Whom a command is for, and whether anybody has to be asked."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to go on.")] = False
+    as_json: AsJson = False
+
+
+def carry_out(
+    session: Session,
+    order: Order,
+    send: Send,
+    *,
+    what: str,
+    is_harmless: bool = False,
+    has_reply: bool = True,
+) -> Code:
+    """Ask whether to go on, send a command, and tell what each node answered.
+
+    ``what`` says in a few words what will happen. Nodes do not reply to every command.
+    """
+    concerned: list[str] = []
+    if not is_harmless and not order.yes:
+        concerned = _ask(session, order, what)
+        if not concerned:
+            return Code.UNAVAILABLE
+        if not output.ask("Go on?"):
+            output.say("nothing was sent")
+            return Code.FAILED
+    options: dict[str, Any] = {**order.options(), "timeout": order.timeout}
+    if not has_reply:
+        send(**options)
+        output.say(f"sent to {_whom(order)}; nodes do not reply to this")
+        return Code.OK
+    answers = {node: value for answer in send(reply=True, **options) or () for node, value in answer.items()}
+    return _account(order, answers, missing={*concerned, *order.names} - answers.keys())
+
+
+def nodes_that_answer(session: Session, order: Order) -> list[str]:
+    """Return the nodes that a command would reach, by asking who is there."""
+    answers = session.app.control.ping(timeout=order.timeout, **order.options())
+    return sorted({node for answer in answers for node in answer})
+
+
+def _ask(session: Session, order: Order, what: str) -> list[str]:
+    """Tell whom a command concerns, and return them."""
+    if not session.is_attended():
+        raise CallerError(f"this would {what}, and there is no terminal to ask at: to do it, add --yes")
+    nodes = nodes_that_answer(session, order)
+    if nodes:
+        output.say(f"This will {what}, on {len(nodes)} nodes: {node_names(nodes)}")
+    else:
+        output.say(
+            f"no node answers of {_whom(order)}, so nothing was sent; to send it all the same, add --yes"
+        )
+    return nodes
+
+
+def _account(order: Order, answers: dict[str, object], *, missing: set[str]) -> Code:
+    if order.as_json:
+        output.write_json(answers, indent=2)
+    else:
+        for node, value in sorted(answers.items()):
+            output.write(f"{visible(node)}: {answer_text(value)}")
+    if missing:
+        output.say(f"no answer from {node_names(list(missing))}: it may or may not have been done there")
+    if not answers:
+        output.say(f"no node answered of {_whom(order)}")
+        return Code.UNAVAILABLE
+    has_errors = any(isinstance(value, dict) and value.keys() == {"error"} for value in answers.values())
+    return Code.FAILED if has_errors or missing else Code.OK
+
+
+def _whom(order: Order) -> str:
+    if order.names:
+        return node_names(order.names)
+    return f"the nodes that fit {visible(order.pattern)}" if order.pattern else "all nodes"

@@ -1,0 +1,126 @@
+"""Where commands write: what was asked for to standard output, all else to standard error.
+
+Whatever a peer had a hand in has passed :mod:`celeriac.views.text` when it gets here, or does so here.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from celeriac.views.cluster import cells
+from celeriac.views.text import json_text, visible, visible_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "console",
+    "log_to",
+    "prepare",
+    "say",
+    "say_lines",
+    "silence",
+    "write",
+    "write_json",
+    "write_table",
+]
+
+#: An error may quote a URL and a reason, and still is one line.
+_MESSAGE_CHARS = 1000
+#: Wider than any table of ours: only a terminal makes lines break.
+_UNBOUNDED = 10_000
+
+
+def prepare() -> None:
+    """Let no character that this terminal does not know end a command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def say(message: str) -> None:
+    """Write one line to standard error."""
+    print(visible(message, _MESSAGE_CHARS), file=sys.stderr, flush=True)
+
+
+def say_lines(text: str) -> None:
+    """Write several lines, as a trace has them, to standard error."""
+    for line in visible_lines(text, _MESSAGE_CHARS):
+        print(line, file=sys.stderr, flush=True)
+
+
+def ask(question: str) -> bool:
+    """Ask at the terminal; whatever is not a yes is a no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def write(line: str) -> None:
+    """Write one line to standard output at once: the next one may be long in coming."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def write_json(value: object, *, indent: int | None = None) -> None:
+    """Write JSON to standard output, in UTF-8 whatever the terminal's encoding, as its standard says."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(json_text(value, indent=indent).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def console() -> "Console":
+    """Return a console on standard output that takes nothing in a text for markup."""
+    from rich.console import Console  # noqa: PLC0415  (slow to load)
+
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def write_table(heads: Sequence[str], rows: Iterable[Iterable[object]], styles: Mapping[str, str]) -> None:
+    """Write rows of :mod:`celeriac.views` in columns; a cell that ``styles`` names is shown in that style."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    is_terminal = sys.stdout.isatty()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in cells(row)))
+    Console(width=None if is_terminal else _UNBOUNDED).print(table)
+
+
+def silence() -> None:
+    """Send what is still to be written nowhere: who read it is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+class _Line(logging.Handler):
+    """Writes records of the log as lines."""
+
+    def __init__(self, write_line: Callable[[str], object]) -> None:
+        super().__init__()
+        self._write_line = write_line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write_line(visible(f"{record.levelname.lower()}: {record.getMessage()}", _MESSAGE_CHARS))
+
+
+@contextmanager
+def log_to(write_line: Callable[[str], object], *, level: int = logging.WARNING) -> Iterator[None]:
+    """Have the log go to a function, line by line, and nowhere else, for a while."""
+    root = logging.getLogger()
+    handlers, old_level = root.handlers, root.level
+    root.handlers = [_Line(write_line)]
+    root.setLevel(level)
+    try:
+        yield
+    finally:
+        root.handlers = handlers
+        root.setLevel(old_level)

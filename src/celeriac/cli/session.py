@@ -1,0 +1,90 @@
+"""What a command works with, and how it ends."""
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code, code_of
+from celeriac.errors import CeleriacError, ConnectionLost
+
+if TYPE_CHECKING:
+    from celeriac.app import Celeriac
+
+__all__ = ["Session", "ending"]
+
+#: What to do about an error, where its own words do not say: only here is known that there are options.
+_FIXES: tuple[tuple[type[Exception], str], ...] = (
+    (ConnectionLost, "start it, or name another with --broker URL"),
+)
+
+
+def _assemble(**arguments: Any) -> "Celeriac":
+    from celeriac.app import Celeriac  # noqa: PLC0415  (loads the ways to every broker)
+
+    return Celeriac(**arguments)
+
+
+@dataclass
+class Session:
+    """What the common options say, and the app that follows from it."""
+
+    broker: str | None = None
+    config: Path | None = None
+    is_debug: bool = False
+    #: Makes an app from the arguments of :class:`~celeriac.app.Celeriac`.
+    assemble: Callable[..., "Celeriac"] = _assemble
+    #: Tells whether somebody is there to answer a question.
+    is_attended: Callable[[], bool] = field(default=lambda: sys.stdin.isatty() and sys.stderr.isatty())
+
+    def choose(self, *, broker: str | None, config: Path | None, is_debug: bool) -> None:
+        """Take what was given to a command; what was given before it counts where it says nothing."""
+        self.broker = broker or self.broker
+        self.config = config or self.config
+        self.is_debug = is_debug or self.is_debug
+
+    @cached_property
+    def app(self) -> "Celeriac":
+        """The app; no link is made before it is needed."""
+        return self.assemble(broker=self.broker, config=self.config)
+
+
+@contextmanager
+def ending(session: Session) -> Iterator[None]:
+    """End a command with the exit code that its error stands for, and one line that says why."""
+    try:
+        yield
+        sys.stdout.flush()
+    except typer.Exit:
+        raise
+    except KeyboardInterrupt:
+        raise typer.Exit(Code.INTERRUPTED) from None
+    except BrokenPipeError:  # who read our output has seen enough
+        output.silence()
+        raise typer.Exit(Code.OK) from None
+    except Exception as error:  # noqa: BLE001  (the last resort: it is told, and the command fails)
+        _fail(session, error)
+
+
+def _fail(session: Session, error: Exception) -> None:
+    if session.is_debug:
+        output.say_lines("".join(traceback.format_exception(error)))
+    elif isinstance(error, CeleriacError):
+        fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), None)
+        told, _, log = str(error).partition("\n") if type(error) is CeleriacError else (str(error), "", "")
+        output.say(f"error: {told.rstrip('.')}; {fix}" if fix else f"error: {told}")
+        if log:  # the end of what a service of ours wrote; no peer gets to write lines of its own
+            output.say_lines(log)
+    else:
+        output.say(
+            f"error: this is a fault of celeriac, {type(error).__name__}: {error}; "
+            "run it again with --debug, and report what it says"
+        )
+    raise typer.Exit(code_of(error)) from error

@@ -1,0 +1,82 @@
+"""``celeriac status``: which nodes are there."""
+
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.inspect import outcome_of, say_who_is_missing
+from celeriac.cli.option import AsJson, Selection
+from celeriac.cli.session import Session
+from celeriac.cli.watch import Watch
+from celeriac.views.cluster import StatusRow, status_rows
+
+if TYPE_CHECKING:
+    from celeriac.node.inspect import Replies
+
+__all__ = ["status"]
+
+#: How often is looked whether all have told how they are.
+_LOOK_EVERY: Final = 0.05
+_STYLES: Final = {"online": "green", "silent": "bold yellow", "absent": "bold red", "error": "bold red"}
+
+Listen = Annotated[
+    float,
+    typer.Option(
+        "--listen",
+        min=0.0,
+        metavar="SECONDS",
+        help="How long to listen for heartbeats, which tell the load; Celery sends one every 2 seconds.",
+    ),
+]
+
+
+def status(
+    session: Session,
+    *,
+    listen: Listen = 2.5,
+    selection: Selection = Selection(),  # noqa: B008  (frozen)
+    as_json: AsJson = False,
+) -> Code:
+    """Show which nodes are there, and how they are.
+
+    A node that sends heartbeats but does not answer is shown as silent, one that was named and
+    is not heard of as absent. The exit code is 0 if at least one node answers and none is
+    silent or absent, 69 if no node answers.
+
+    For example:
+      celeriac status
+      celeriac status -d celery@web1,celery@web2 --timeout 5
+      celeriac status --listen 0 --json
+    """
+    began_at = monotonic()
+    with Watch(session.app) as watch:
+        replies = session.app.control.inspect(timeout=selection.timeout, **selection.options()).ping()
+        while monotonic() < began_at + listen and not _have_all_told(watch, replies):
+            watch.check()
+            sleep(_LOOK_EVERY)
+    if selection.is_everyone:
+        _add_silent(watch, replies)
+    rows = status_rows(replies, watch.state.workers)
+    if as_json:
+        output.write_json([row._asdict() for row in rows], indent=2)
+    elif rows:
+        heads = tuple(name.upper() for name in StatusRow._fields)
+        output.write_table(heads, rows, _STYLES)
+    say_who_is_missing(replies)
+    return outcome_of(replies)
+
+
+def _have_all_told(watch: Watch, replies: "Replies") -> bool:
+    """Tell whether a full heartbeat of each node that answered was heard."""
+    # Celery: a heartbeat on request leaves out the load.
+    workers = [watch.state.workers.get(name) for name in replies]
+    return all(worker is not None and worker.active is not None for worker in workers)
+
+
+def _add_silent(watch: Watch, replies: "Replies") -> None:
+    """Count as silent whoever was heard later than the call lasted."""
+    alive = {worker.hostname for worker in watch.state.alive_workers()}
+    replies.silent = sorted({*replies.silent} | (alive - replies.keys() - replies.errors.keys()))

@@ -1,0 +1,66 @@
+"""Listens to the cluster beside what a command does."""
+
+from collections import deque
+from threading import Thread
+from typing import TYPE_CHECKING, Final, Self
+
+from celeriac.model.events import Event
+
+if TYPE_CHECKING:
+    from celeriac.app import Celeriac
+
+__all__ = ["Watch"]
+
+#: Events that wait to be shown. A screen shows fifty; more than this in a quarter of a second nobody reads.
+_MOST_WAITING: Final = 10_000
+#: How long the thread may take to end; it looks twice a second, but for the making of a link.
+_PATIENCE: Final = 2.0
+
+
+class Watch:
+    """Receives events in a thread of its own, into a state, for as long as the context lasts."""
+
+    def __init__(self, app: "Celeriac") -> None:
+        #: What the events add up to; safe to read meanwhile.
+        self.state = app.events.State()
+        #: Events in the order they came, for who shows them to take away.
+        self.waiting: deque[Event] = deque(maxlen=_MOST_WAITING)
+        #: Events that nobody took away in time.
+        self.overlooked = 0
+        self.receiver = app.events.Receiver(handlers={"*": self._take})
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="watch", daemon=True)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether events still come to us."""
+        return self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raise what ended the reception, if something did."""
+        if self._error is not None:
+            raise self._error
+
+    def taken(self) -> list[Event]:
+        """Take away the events that wait."""
+        return [self.waiting.popleft() for _ in range(len(self.waiting))]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.receiver.stop()
+        self._thread.join(_PATIENCE)
+
+    def _take(self, event: Event) -> None:
+        self.state.event(event)
+        self.overlooked += len(self.waiting) == self.waiting.maxlen
+        self.waiting.append(event)
+
+    def _run(self) -> None:
+        try:
+            with self.receiver:
+                self.receiver.capture()
+        except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
+            self._error = error

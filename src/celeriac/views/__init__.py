@@ -1,0 +1,1 @@
+"""From records and state to the rows that every face prints."""

@@ -1,0 +1,88 @@
+"""The reference of commands names each of them, with each of its options and no others."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from celeriac.cli.exit import Code
+from celeriac.cli.inspect import Method
+from celeriac.cli.root import app
+from tests.tidy.repository import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
+_OPTION = re.compile(r"`(--?[a-z][a-z-]*)`")
+#: Those that the page tells once for all commands.
+COMMON = {"--broker", "-b", "--config", "--debug", "--version", "--help", "-h"}
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield a command and those below it, with what people type to run them."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, f"{path} {name}")
+
+
+COMMANDS = dict(commands(get_command(app), "celeriac"))
+OF_CONTROL = [path for path in COMMANDS if path.startswith("celeriac control ")]
+WITH_SECTION = [path for path in COMMANDS if path not in ("celeriac", "celeriac control", *OF_CONTROL)]
+
+
+def known(path: str) -> set[str]:
+    """Return the options that the program knows."""
+    return {name for option in COMMANDS[path].params for name in option.opts if name.startswith("-")}
+
+
+def section(path: str) -> str:
+    """Return the part of the page about a command."""
+    return PAGE.partition(f"\n## `{path}`\n")[2].partition("\n## ")[0]
+
+
+def told(text: str) -> set[str]:
+    """Return the options that a part of the page names."""
+    return set(_OPTION.findall(text))
+
+
+@pytest.mark.parametrize("path", WITH_SECTION)
+def test_the_section_of_a_command_has_its_options_and_no_others(path: str) -> None:
+    rows = "\n".join(line for line in section(path).splitlines() if line.startswith("|"))
+
+    assert told(rows) == known(path) - COMMON
+
+
+@pytest.mark.parametrize("path", OF_CONTROL)
+def test_the_row_of_a_control_command_has_its_options_and_no_others(path: str) -> None:
+    rows = section("celeriac control").splitlines()
+    (row,) = [line for line in rows if line.startswith(f"| `{path}` ")]
+    shared = {option for line in rows if line.startswith("| `-") for option in told(line)}
+
+    assert shared == known(path) & shared
+    assert told(row) == known(path) - COMMON - shared
+
+
+def test_the_common_options_are_those_of_the_program_and_of_every_command() -> None:
+    common = told(section("celeriac"))
+
+    assert common == known("celeriac") | {"--help", "-h"}
+    assert all(known(path) >= COMMON - {"--help", "-h"} for path in (*WITH_SECTION, *OF_CONTROL))
+
+
+def test_no_command_is_told_that_does_not_exist() -> None:
+    named = set(re.findall(r"^## `(celeriac[ \w]*)`$", PAGE, re.MULTILINE))
+    rows = set(re.findall(r"^\| `(celeriac control \w+)`", PAGE, re.MULTILINE))
+
+    assert named | rows == set(COMMANDS)
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    rows = PAGE.partition("\n## Exit codes\n")[2].partition("\n## ")[0]
+
+    assert re.findall(r"^\| (\d+) \|", rows, re.MULTILINE) == [str(code.value) for code in Code]
+
+
+def test_the_methods_of_inspect_are_those_of_the_program() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", section("celeriac inspect"), re.MULTILINE)
+
+    assert listed == [method.value for method in Method]
