@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from celeriac.config import Settings
+from celeriac.config import Settings, sanitize_url
 from celeriac.core.revoked import RevokedSet
 from celeriac.core.worker import Worker
 from celeriac.node.async_receiver import AsyncEventReceiver
@@ -56,7 +56,8 @@ class Celeriac:
         self.hostname = hostname or anonymous_name()
 
     def __repr__(self) -> str:
-        return f"<Celeriac {self.hostname} on {self.connection().address}>"
+        address = sanitize_url(self.conf.broker_url) if self._memory is None else self._memory.name
+        return f"<Celeriac {self.hostname} on {address}>"
 
     def connection(self) -> Connection:
         """Return a link to the broker, not yet open."""

@@ -44,7 +44,7 @@ class Monitor:
         with app.connection_for_write() as connection:
             probe = app.events.Dispatcher(connection)
             while not self._hears.is_set() and not self.errors:
-                probe.send("probe-sent")
+                probe.send("console-probe")
                 self._hears.wait(0.05)
 
     def _capture(self) -> None:
@@ -57,7 +57,7 @@ class Monitor:
 
     def _receive(self, event: dict[str, Any]) -> None:
         self._hears.set()
-        if event["type"] == "probe-sent":
+        if event["type"] == "console-probe":
             return
         self.types[event["type"]] += 1
         try:

@@ -1,7 +1,7 @@
 """What a node has to say and has not been heard to say yet."""
 
 from collections import Counter, deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = ["Outbox", "Parcel"]
 
@@ -21,6 +21,10 @@ class Parcel(NamedTuple):
         return b"[%b]" % b",".join(self.events) if self.is_batch else self.events[0]
 
 
+#: A batch of long events leaves before it is so long that receivers refuse it.
+BATCH_BYTES: Final = 512 * 1024
+
+
 class Outbox:
     """Events between the moment they are stamped and the moment a broker has confirmed them.
 
@@ -32,10 +36,12 @@ class Outbox:
 
     def __init__(self, *, limit: int, batch_limit: int) -> None:
         self.limit = limit
-        self.batch_limit = batch_limit
+        # A batch that can never be full would never leave.
+        self.batch_limit = min(batch_limit, limit)
         #: Events that had to go for want of room, by group.
         self.dropped: Counter[str] = Counter()
         self._batches: dict[str, list[bytes]] = {}
+        self._batch_bytes: Counter[str] = Counter()
         self._outgoing: deque[Parcel] = deque()
         self._on_the_way: deque[Parcel] = deque()
         self._count = 0
@@ -54,19 +60,22 @@ class Outbox:
         """How many messages were taken and are not confirmed."""
         return len(self._on_the_way)
 
-    def put(self, routing_key: str, group: str, event: bytes) -> None:
-        """Add one event, to leave as a message of its own."""
+    def put(self, routing_key: str, group: str, event: bytes) -> Parcel:
+        """Add one event, to leave as a message of its own, which is returned."""
         # What was said before of the same group leaves before it.
         self.close_batch(group)
-        self._outgoing.append(Parcel(routing_key, group, (event,)))
+        parcel = Parcel(routing_key, group, (event,))
+        self._outgoing.append(parcel)
         self._grow()
+        return parcel
 
     def put_in_batch(self, group: str, event: bytes) -> bool:
         """Add one event, to leave with others of its group; say whether their batch is full."""
         batch = self._batches.setdefault(group, [])
         batch.append(event)
         self._grow()
-        if len(batch) < self.batch_limit:
+        self._batch_bytes[group] += len(event)
+        if len(batch) < self.batch_limit and self._batch_bytes[group] < BATCH_BYTES:
             return False
         self.close_batch(group)
         return True
@@ -75,6 +84,7 @@ class Outbox:
         """Let what is gathered of one group, or of all, leave as it is."""
         for name in list(self._batches) if group is None else [group]:
             events = self._batches.pop(name, None)
+            self._batch_bytes.pop(name, None)
             if events:
                 self._outgoing.append(Parcel(f"{name}.multi", name, tuple(events), is_batch=True))
 
@@ -96,13 +106,25 @@ class Outbox:
         self._outgoing.extendleft(reversed(self._on_the_way))
         self._on_the_way.clear()
 
-    def withdraw(self) -> None:
-        """Forget the message put in last, if it waits: who gave it to us was told that it failed."""
-        if self._outgoing:
-            self._count -= len(self._outgoing.pop().events)
+    def withdraw(self, parcel: Parcel) -> None:
+        """Forget this very message if it waits: who gave it to us was told that it failed."""
+        for place, waiting in enumerate(self._outgoing):
+            if waiting is parcel:
+                del self._outgoing[place]
+                self._count -= len(parcel.events)
+                return
+
+    def clear(self) -> None:
+        """Forget everything: it is another's to send."""
+        self._batches.clear()
+        self._batch_bytes.clear()
+        self._outgoing.clear()
+        self._on_the_way.clear()
+        self._count = 0
 
     def adopt(self, other: "Outbox") -> None:
         """Take over all that another outbox holds, behind our own."""
+        self.close_batch()
         other.put_back()
         other.close_batch()
         while (parcel := other.take()) is not None:

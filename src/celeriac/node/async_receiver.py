@@ -92,8 +92,9 @@ class AsyncEventReceiver:
             else:
                 await self._subscribe()
         except ConnectionLost as error:
+            pause = self._reception.lose(error)
             await self.close()
-            await sleep(self._reception.lose(error))
+            await sleep(pause)
 
     async def _subscribe(self) -> None:
         link = AsyncConnection(self._connection)

@@ -105,7 +105,7 @@ class Call:
             self._count(str(error))
             return
         self._clock.receive(reply.clock, peer=reply.node)
-        self._bytes_left -= len(message.body)
+        self._bytes_left -= reply.size
         refusal = self._refusal(reply.node, reply.ticket)
         if refusal is None:
             self._take(reply)

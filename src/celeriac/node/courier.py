@@ -1,17 +1,18 @@
-"""Carries an outbox to a broker, and keeps at it while the broker is away."""
+"""Carries an outbox to a broker, and keeps at it while the broker is away or behind."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import SystemRandom
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Final
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
 from celeriac.core.outbox import Outbox, Parcel
-from celeriac.errors import ConnectionLost, NetworkError
+from celeriac.errors import AccessRefused, ConnectionLost, NetworkError
 from celeriac.model.message import Exchange
 from celeriac.transport.base import Connection
 
@@ -21,16 +22,25 @@ logger = logging.getLogger(__name__)
 
 #: Messages on their way before the broker's confirmations are waited for.
 _WAIT_AFTER: Final = 256
+#: How long a sender lets a broker catch up before it leaves the rest to the keeper.
+_CATCH_UP: Final = 0.1
 #: How long a broker may take to confirm before the link counts as lost.
 _PATIENCE: Final = 10.0
+#: How long senders must be quiet before the keeper looks at confirmations in their place.
+_QUIET: Final = 0.05
+#: How long one wait of the keeper for confirmations lasts, and one of who closes for the keeper.
+_SLICE: Final = 0.5
 
 
 class Courier:
-    """One link to a broker and the outbox that is emptied into it.
+    """One link to a broker, and the outbox that is emptied into it.
 
-    Two locks, so that who puts something into the outbox never waits for a broker that is
-    away: ``changed`` guards what is in memory and is held for microseconds, the other one
-    guards the link.
+    Who sends publishes by itself, while the link is free and the broker keeps up: that is the
+    quickest. What may take long is done by a thread, the keeper: to read the last
+    confirmations, to publish what senders had to leave, to make a lost link again. So a sender
+    waits a tenth of a second for a broker that is behind, and not at all for one that is away.
+
+    ``changed`` guards what is in memory and is held for microseconds; another lock guards the link.
     """
 
     def __init__(
@@ -43,8 +53,6 @@ class Courier:
         settings: Settings,
     ) -> None:
         self.outbox = outbox
-        #: Guards the outbox; notified when it may have become empty, or the courier stops.
-        self.changed = Condition(Lock())
         self._exchange = exchange
         self._headers = headers
         self._backoff = Backoff(
@@ -52,19 +60,55 @@ class Courier:
         )
         # Half of the room is for what is on its way; the other half is there for what comes meanwhile.
         self._wait_after = max(1, min(_WAIT_AFTER, outbox.limit // (2 * outbox.batch_limit)))
-        self._look_after = max(1, self._wait_after // 4)
-        self._link_mutex = Lock()
+        self._look_after = max(1, self._wait_after // 8)
+        #: Messages published since confirmations were looked at.
+        self._unlooked = 0
         self._link = connection.clone()
+        self._begin()
+
+    def _begin(self) -> None:
+        #: Guards the outbox; notified when it may have become empty, and when the keeper has work.
+        self.changed = Condition(Lock())
+        self._link_mutex = Lock()
         self._is_online = True
+        #: Whether the broker owes so many confirmations that senders leave their events to the keeper.
+        self._is_behind = False
         self._is_stopped = False
-        self._recovery: Thread | None = None
+        self._keeper: Thread | None = None
+        #: When a sender was last at it, and since when the broker has confirmed nothing.
+        self._carried_at = self._silent_since = monotonic()
+        self._process = os.getpid()
+
+    def check_process(self) -> None:
+        """After a fork, begin anew: the link, the locks and what waits are the parent's."""
+        if os.getpid() != self._process:
+            self._parents_link, self._link = self._link, self._link.clone()
+            self._begin()
+            self.outbox.clear()
 
     def carry(self) -> None:
-        """Publish what waits. If the broker is away it goes on waiting, and is tried again by itself.
+        """Publish what waits, as far as that takes no time; the keeper does the rest.
 
-        Raises AccessRefused: no waiting mends that.
+        Raises AccessRefused: no waiting mends that. What waits is kept all the same.
         """
-        self._try()
+        self._carried_at = monotonic()
+        error: ConnectionLost | None = None
+        # Who finds the link in use leaves: who uses it looks once more when done.
+        while self._has_work_for_senders() and self._link_mutex.acquire(blocking=False):
+            try:
+                with self._taking_back():
+                    self._publish_waiting()
+                    if self.outbox.on_the_way >= self._wait_after:
+                        self._confirm(_CATCH_UP)
+                        self._is_behind = self.outbox.on_the_way >= self._wait_after
+            except ConnectionLost as lost:
+                error = lost
+            finally:
+                self._link_mutex.release()
+            if error is not None:
+                self._go_offline(error)
+        if self._keeper is None and self._has_work():
+            self._employ_keeper()
 
     def carry_at_once(self, put: Callable[[], Parcel | None]) -> None:
         """Call ``put``, which adds one message or none, and return when that has arrived, or raise.
@@ -78,8 +122,7 @@ class Courier:
                 return
             try:
                 with self._taking_back():
-                    self._publish_all()
-                    self._confirm(_PATIENCE, must_succeed=True)
+                    self._publish_and_confirm(deadline=monotonic() + _PATIENCE)
             except BaseException:
                 with self.changed:
                     self.outbox.withdraw(parcel)
@@ -88,49 +131,53 @@ class Courier:
     def wait(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds until the broker has every message that was to leave."""
         deadline = monotonic() + timeout
-        while (self.outbox.unsent or self.outbox.on_the_way) and not self._is_stopped:
-            left = max(0.0, deadline - monotonic())
-            with self.changed:
-                self.changed.wait_for(lambda: self._is_online or self._is_stopped, left)
-            left = max(0.0, deadline - monotonic())
-            self._try(patience=left)
-            if left == 0.0:
+        while self._has_work() and not self._is_stopped:
+            left = deadline - monotonic()
+            error: ConnectionLost | None = None
+            if self._is_online and self._link_mutex.acquire(timeout=max(0.0, left)):
+                try:
+                    with self._taking_back():
+                        self._publish_waiting()
+                        self._confirm(min(_SLICE, max(0.0, left)))
+                except ConnectionLost as lost:
+                    error = lost
+                finally:
+                    self._link_mutex.release()
+            if error is not None:
+                self._go_offline(error)
+            if left <= 0:
                 return
+            if not self._is_online:
+                self._employ_keeper()
+                with self.changed:
+                    self.changed.wait_for(lambda: self._is_online or self._is_stopped, left)
 
     def stop(self) -> None:
         """End the link, and try no more until :meth:`resume`. The outbox stays as it is."""
         with self.changed:
             self._is_stopped = True
+            keeper, self._keeper = self._keeper, None
             self.changed.notify_all()
-        if self._recovery is not None:
-            self._recovery.join()
-        with self._link_mutex:
-            self._renew_link()
+        if keeper is not None:
+            keeper.join(2 * _SLICE)
+        # A keeper that is still busy with a broker that hangs ends the link by itself.
+        if self._link_mutex.acquire(timeout=_SLICE):
+            try:
+                self._renew_link()
+            finally:
+                self._link_mutex.release()
 
     def resume(self) -> None:
         """Carry again, after a stop."""
-        self._is_stopped = False
+        with self.changed:
+            self._is_stopped = False
+            self._is_online = True
 
-    # -- the link
+    # -- the link, with its lock held
 
-    def _try(self, *, patience: float | None = None) -> None:
-        """Publish what waits, unless the broker is away, and wait ``patience`` seconds for it to confirm."""
-        if self._is_idle():
-            return
-        with self._link_mutex:
-            # Who waited for the link need not find out once more that it is lost.
-            if self._is_idle():
-                return
-            try:
-                with self._taking_back():
-                    self._publish_all()
-                    if patience is not None:
-                        self._confirm(patience)
-            except ConnectionLost as error:
-                self._start_recovery(error)
-
-    def _is_idle(self) -> bool:
-        return self._is_stopped or not self._is_online
+    def _has_work_for_senders(self) -> bool:
+        can_publish = self._is_online and not self._is_stopped and not self._is_behind
+        return can_publish and self.outbox.unsent > 0 and not self._link.is_blocked
 
     @contextmanager
     def _taking_back(self) -> Iterator[None]:
@@ -141,8 +188,9 @@ class Courier:
             self._renew_link()
             raise
 
-    def _publish_all(self) -> None:
-        while True:
+    def _publish_waiting(self) -> None:
+        """Publish until nothing waits, or so much is on its way that it is time to wait for it."""
+        while self.outbox.on_the_way < self._wait_after and not self._link.is_blocked:
             with self.changed:
                 parcel = self.outbox.take()
             if parcel is None:
@@ -150,18 +198,25 @@ class Courier:
             self._link.publish(
                 self._exchange, parcel.body, routing_key=parcel.routing_key, headers=self._headers
             )
-            if self.outbox.on_the_way >= self._wait_after:
-                self._confirm(_PATIENCE, must_succeed=True)
-            elif self.outbox.on_the_way >= self._look_after:
+            self._unlooked += 1
+            if self._unlooked >= self._look_after:
                 self._confirm(0.0)
 
-    def _confirm(self, timeout: float, *, must_succeed: bool = False) -> None:
+    def _publish_and_confirm(self, *, deadline: float) -> None:
+        while self._has_work():
+            self._publish_waiting()
+            left = deadline - monotonic()
+            if self._confirm(max(0.0, left)) and left <= 0:
+                raise ConnectionLost(f"the broker at {self._link.address} confirms nothing")
+
+    def _confirm(self, timeout: float) -> int:
+        """Wait for confirmations, and return how many are missing."""
         unconfirmed = self._link.unconfirmed(timeout)
-        if unconfirmed and must_succeed:
-            raise ConnectionLost(f"the broker at {self._link.address} confirms nothing")
+        self._unlooked = 0
         with self.changed:
             self.outbox.confirm(unconfirmed)
             self.changed.notify_all()
+        return unconfirmed
 
     def _renew_link(self) -> None:
         with self.changed:
@@ -169,48 +224,96 @@ class Courier:
         self._link.close()
         self._link = self._link.clone()
 
-    # -- while the broker is away
-
-    def _start_recovery(self, error: Exception) -> None:
+    def _go_offline(self, error: NetworkError) -> None:
         with self.changed:
-            if self._is_stopped:
-                return
-            self._is_online = False
-            logger.info("Events wait for the broker: %s", error)
-            self._recovery = Thread(target=self._recover, name="celeriac-courier", daemon=True)
-            self._recovery.start()
+            was_online, self._is_online, self._is_behind = self._is_online, False, False
+        if was_online:
+            # A refusal is for the operator to mend; a lost link mends itself.
+            level = logging.WARNING if isinstance(error, AccessRefused) else logging.INFO
+            logger.log(level, "Events wait for the broker: %s", error)
 
-    def _recover(self) -> None:
-        self._backoff.reset()
-        try:
-            while not self._pause(self._backoff.next()):
-                if self._has_recovered():
-                    break
-        finally:
-            self._set_online(is_online=True)
+    # -- the keeper
 
-    def _has_recovered(self) -> bool:
+    def _employ_keeper(self) -> None:
+        with self.changed:
+            if self._keeper is None and not self._is_stopped:
+                self._keeper = Thread(target=self._keep, name="celeriac-courier", daemon=True)
+                self._keeper.start()
+            self.changed.notify_all()
+
+    def _is_employed(self) -> bool:
+        # Not if this is the keeper from before a stop, who comes back late from a broker that hangs.
+        return self._keeper is current_thread()
+
+    def _keep(self) -> None:
+        while self._is_needed():
+            if not self._is_online:
+                self._pause(self._backoff.next())
+                self._come_back()
+            elif not self._is_behind and monotonic() - self._carried_at < _QUIET:
+                self._pause(_QUIET)  # senders are at it, and look at confirmations themselves
+            else:
+                self._follow_up()
+        if self._is_stopped:
+            with self._link_mutex:
+                self._renew_link()
+
+    def _is_needed(self) -> bool:
+        """Tell whether the keeper goes on; one who has nothing to do ends, and is employed again in need."""
+        with self.changed:
+            if self._is_employed() and not self._has_work():
+                self._keeper = None
+            return self._is_employed()
+
+    def _has_work(self) -> bool:
+        return self.outbox.unsent > 0 or self.outbox.on_the_way > 0
+
+    def _come_back(self) -> None:
+        """Make the link again."""
         with self._link_mutex:
+            if not self._is_employed():
+                return
             try:
                 with self._taking_back():
                     self._link.open()
-                    # From here on who puts something in waits for the link, so nothing is left behind.
-                    self._set_online(is_online=True)
-                    self._publish_all()
-                    self._confirm(_PATIENCE, must_succeed=True)
             except NetworkError as error:
-                self._set_online(is_online=False)
                 logger.debug("The broker is still away: %s", error)
-                return False
-        logger.info("The broker is back; no event waits.")
-        return True
+                return
+            with self.changed:
+                self._is_online = True
+                self._silent_since = monotonic()
+                self.changed.notify_all()
+        logger.info("The broker is back.")
 
-    def _set_online(self, *, is_online: bool) -> None:
-        with self.changed:
-            self._is_online = is_online
-            self.changed.notify_all()
+    def _follow_up(self) -> None:
+        """Publish what senders left, and wait for confirmations in their place."""
+        error: NetworkError | None = None
+        with self._link_mutex:
+            if not self._is_employed() or not self._is_online:
+                return
+            try:
+                with self._taking_back():
+                    self._publish_waiting()
+                    on_the_way = self.outbox.on_the_way
+                    self._confirm(_SLICE)
+                    self._check_silence(has_moved=self.outbox.on_the_way < on_the_way)
+            except NetworkError as lost:
+                error = lost
+        if error is not None:
+            self._go_offline(error)
+        elif self._link.is_blocked:
+            self._pause(_QUIET)
 
-    def _pause(self, seconds: float) -> bool:
-        """Wait; say whether to stop."""
+    def _check_silence(self, *, has_moved: bool) -> None:
+        now = monotonic()
+        if has_moved:
+            self._backoff.reset()
+        if has_moved or self._link.is_blocked or not self.outbox.on_the_way:
+            self._silent_since = now
+        elif now - self._silent_since > _PATIENCE:
+            raise ConnectionLost(f"the broker at {self._link.address} confirms nothing")
+        self._is_behind = self.outbox.on_the_way >= self._wait_after
+
+    def _pause(self, seconds: float) -> None:
         with self.changed:
-            return self.changed.wait_for(lambda: self._is_stopped, seconds)
+            self.changed.wait_for(lambda: not self._is_employed(), seconds)

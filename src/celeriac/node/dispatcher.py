@@ -4,13 +4,14 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from threading import Condition
 from time import time
 from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
-from celeriac.config import Settings
+from celeriac.config import Limits, Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.outbox import Outbox, Parcel
 from celeriac.errors import CallerError
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 #: Celery: brokers that have no fan-out, and so no events.
 _SILENT_DRIVERS: Final = frozenset({"sql"})
+#: A routing key of AMQP holds no more.
+_MAX_TYPE_BYTES: Final = 255
 #: Fields that the dispatcher fills in by itself.
 _OURS: Final = frozenset({"type", "hostname", "utcoffset", "pid", "clock"})
 
@@ -75,7 +78,11 @@ class EventDispatcher:
             settings=settings,
         )
         self._outbox = self._courier.outbox
-        self._changed = self._courier.changed
+        self._most_bytes = Limits().event_bytes
+
+    @property
+    def _changed(self) -> Condition:
+        return self._courier.changed
 
     @property
     def dropped(self) -> Counter[str]:
@@ -97,11 +104,12 @@ class EventDispatcher:
         """Send one event, or gather it with others of its group; nothing if we are not enabled.
 
         A ``blind`` event carries no clock. Raises ConnectionLost only if nothing is kept
-        while offline.
+        while offline, and AccessRefused if the broker does not let us publish; the event is then kept.
         """
         group = type.partition("-")[0]
         if not self._takes(group):
             return
+        self._courier.check_process()
         if group not in self.buffer_group:
             self._post(type, fields, blind=blind)
             return
@@ -117,6 +125,7 @@ class EventDispatcher:
     def publish(self, type: str, fields: Mapping[str, object], *, blind: bool = False) -> None:  # noqa: A002
         """Send one event as a message of its own, whatever its group."""
         if self.enabled:
+            self._courier.check_process()
             self._post(type, fields, blind=blind)
 
     def flush(self, timeout: float = 0.0) -> int:
@@ -124,6 +133,7 @@ class EventDispatcher:
 
         Waits up to ``timeout`` seconds until none is left.
         """
+        self._courier.check_process()
         with self._changed:
             self._outbox.close_batch()
         self._courier.carry()
@@ -185,6 +195,8 @@ class EventDispatcher:
         if not _OURS.isdisjoint(fields):
             names = ", ".join(sorted(_OURS & fields.keys()))
             raise CallerError(f"the dispatcher fills in {names} by itself: leave it out of the fields")
+        if not 0 < len(type_.encode()) <= _MAX_TYPE_BYTES:
+            raise CallerError(f"the type of an event has 1 to {_MAX_TYPE_BYTES} bytes, not {type_[:50]!r}…")
         event = {
             "hostname": self.hostname,
             "utcoffset": hours_west(),
@@ -195,9 +207,15 @@ class EventDispatcher:
             "type": type_,
         }
         try:
-            return msgspec.json.encode(event)
+            spelled = msgspec.json.encode(event)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CallerError(f"event {type_!r} cannot be written as JSON: {error}") from error
+        if len(spelled) > self._most_bytes:
+            raise CallerError(
+                f"event {type_!r} takes {len(spelled):,} bytes, and receivers refuse more than "
+                f"{self._most_bytes:,}: shorten its fields"
+            )
+        return spelled
 
     def _post(self, type_: str, fields: Mapping[str, object], *, blind: bool) -> None:
         def put() -> Parcel | None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from threading import Event as Flag
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
 
@@ -25,6 +24,7 @@ Handler = Callable[[Event], object]
 
 #: How long one wait lasts, so that a request to stop is heeded soon.
 _SLICE: Final = 0.5
+_NAP: Final = 0.05
 
 
 class EventReceiver:
@@ -59,7 +59,8 @@ class EventReceiver:
         self.gate = gate or Gate()
         self._connection = connection
         self._link: Connection | None = None
-        self._stopping = Flag()
+        # A plain flag: a signal handler that set an Event could wait for the very thread it interrupts.
+        self._is_stopping = False
         self._reception = Reception(
             settings=settings,
             clock=clock,
@@ -89,7 +90,7 @@ class EventReceiver:
                 # The state has them already, and nobody looks at single events.
                 left -= len(waiting)
                 waiting.clear()
-            while waiting and left > 0:
+            while waiting and left > 0 and not self._is_stopping:
                 left -= 1
                 self.process(waiting.popleft())
             if left <= 0:
@@ -102,7 +103,7 @@ class EventReceiver:
         waiting = self._reception.waiting
         left = inf if limit is None else limit
         for _ in self._messages(timeout, wakeup=wakeup):
-            while waiting and left > 0:
+            while waiting and left > 0 and not self._is_stopping:
                 left -= 1
                 event = waiting.popleft()
                 self.process(event)
@@ -118,7 +119,7 @@ class EventReceiver:
         elif not self._reception.is_interrupted:
             self._subscribe(wakeup=wakeup)
         heard_at = monotonic()
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             if self._reception.waiting:
                 yield
                 heard_at = monotonic()
@@ -127,7 +128,7 @@ class EventReceiver:
             if left <= 0:
                 raise TimeoutError(f"no event came for {timeout:g} seconds")
             self._drain(min(left, _SLICE), wakeup=wakeup)
-        self._stopping.clear()
+        self._is_stopping = False
 
     def process(self, event: Event) -> None:
         """Hand one event to its handler."""
@@ -143,9 +144,10 @@ class EventReceiver:
     def stop(self) -> None:
         """Let :meth:`capture` return soon, or the next one if none is running.
 
-        Safe to call from another thread or a signal handler.
+        What was received and not handled yet is handled by the capture after it. Safe to call from
+        another thread or a signal handler.
         """
-        self._stopping.set()
+        self._is_stopping = True
 
     def close(self) -> None:
         """End the link. What was received and not handled yet is handled by the next capture."""
@@ -171,8 +173,14 @@ class EventReceiver:
             else:
                 self._subscribe(wakeup=wakeup)
         except ConnectionLost as error:
+            pause = self._reception.lose(error)
             self.close()
-            self._stopping.wait(self._reception.lose(error))
+            self._sleep(pause)
+
+    def _sleep(self, seconds: float) -> None:
+        until = monotonic() + seconds
+        while not self._is_stopping and (left := until - monotonic()) > 0:
+            sleep(min(left, _NAP))
 
     def _subscribe(self, *, wakeup: bool) -> None:
         """Make a link and subscribe on it. Everything published from then on arrives."""
@@ -191,8 +199,8 @@ class EventReceiver:
         try:
             self._wake(link)
         except ConnectionLost as error:
-            self.close()
             self._reception.lose(error)
+            self.close()
 
     def _wake(self, link: Connection) -> None:
         exchange, request = self._reception.wakeup()

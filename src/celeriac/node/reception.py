@@ -97,9 +97,11 @@ class Reception:
             return
         events = self.gate.decode(body, received_at)
         self._stamp(events, received_at)
-        if self._state is not None:
-            self._state.take(events, received_at)
-        self.waiting.extend(events)
+        try:
+            if self._state is not None:
+                self._state.take(events, received_at)
+        finally:  # a callback of the state that raises keeps nothing from the handlers
+            self.waiting.extend(events)
 
     def lose(self, error: Exception) -> float:
         """Note that there is no link, and return how long to wait; the first reason counts."""

@@ -5,15 +5,16 @@ messages at a time. So every broker that kombu speaks to works under asyncio, wi
 that threads use.
 """
 
-from asyncio import get_running_loop
+from asyncio import get_running_loop, shield, wrap_future
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from celeriac.errors import ConnectionLost, NetworkError
 from celeriac.model.message import Exchange, Message, Queue
 from celeriac.transport.base import Connection, Deliver
 
@@ -36,11 +37,18 @@ class AsyncConnection:
         self._connection = connection.clone()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="celeriac-link")
         self._waiting: deque[tuple[Deliver, Message]] = deque()
+        self._lost: NetworkError | None = None
+        self._closing: Future[None] | None = None
 
     @property
     def driver(self) -> str:
         """The family of the broker."""
         return self._connection.driver
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the broker asked us to publish nothing for now."""
+        return self._connection.is_blocked
 
     @property
     def address(self) -> str:
@@ -85,22 +93,19 @@ class AsyncConnection:
         deadline = None if timeout is None else monotonic() + timeout
         while not self._waiting:
             left = _SLICE if deadline is None else min(_SLICE, max(0.0, deadline - monotonic()))
-            await self._run(partial(self._connection.drain, left))
+            await self._run(partial(self._drain, left))
             if deadline is not None and monotonic() >= deadline:
                 break
-        delivered = 0
-        while self._waiting:
-            deliver, message = self._waiting.popleft()
-            delivered += 1
-            deliver(message)
-        return delivered
+        return self._deliver()
 
     async def close(self) -> None:
-        """End the link and its thread."""
-        try:
-            await self._run(self._connection.close)
-        finally:
+        """Deliver what has come, and end the link and its thread; closing twice is fine."""
+        if self._closing is None:
+            self._closing = self._thread.submit(self._connection.close)
             self._thread.shutdown(wait=False)
+        # Who is cancelled while waiting leaves the closing to the thread.
+        await shield(wrap_future(self._closing))
+        self._deliver()
 
     def clone(self) -> Self:
         """Return a new link to the same broker, not yet open."""
@@ -114,5 +119,25 @@ class AsyncConnection:
     ) -> None:
         await self.close()
 
+    def _drain(self, timeout: float) -> None:
+        # In the thread. Who asked may be gone by now, so a loss is kept for who asks next.
+        if self._lost is not None:
+            raise self._lost
+        try:
+            self._connection.drain(timeout)
+        except NetworkError as error:
+            self._lost = error
+            raise
+
+    def _deliver(self) -> int:
+        delivered = 0
+        while self._waiting:
+            deliver, message = self._waiting.popleft()
+            delivered += 1
+            deliver(message)
+        return delivered
+
     async def _run(self, call: Callable[[], _T]) -> _T:
+        if self._closing is not None:
+            raise ConnectionLost(f"the link to {self.address} is closed")
         return await get_running_loop().run_in_executor(self._thread, call)

@@ -5,8 +5,10 @@ it. Here one read takes as much as there is; deliveries are cut out of it, and e
 other frame goes to py-amqp as it would have by itself.
 """
 
+import logging
 import struct
 from collections import OrderedDict
+from collections.abc import Mapping
 from struct import Struct
 from time import monotonic
 from typing import Any, Final
@@ -14,13 +16,16 @@ from typing import Any, Final
 from amqp.basic_message import Message as AmqpMessage
 from amqp.spec import Basic
 
-from celeriac.config import Settings
+from celeriac.config import MIB, Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Exchange, Message
+from celeriac.transport.amqp_frames import spell_properties, spell_publish
 from celeriac.transport.base import Deliver
 from celeriac.transport.kombu import KombuConnection
 
 __all__ = ["AmqpConnection"]
+
+logger = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 256 * 1024
 #: A frame: its type, channel and size, the payload, and one byte that ends it.
@@ -29,10 +34,18 @@ _FRAME_START, _FRAME_REST = 7, 8
 _METHOD, _BODY = 1, 3
 #: The method, then the length of the consumer tag.
 _DELIVER: Final = Struct(">HH").pack(*Basic.Deliver)
+_ACK: Final = Struct(">HH").pack(*Basic.Ack)
+#: The number of a published message, and whether all before it are meant too.
+_CONFIRMED: Final = Struct(">QB")
 #: In the header of a message: class and weight, then the size of its body, then the properties.
 _BODY_SIZE: Final = Struct(">4xQ")
 #: How messages are described, remembered: those of one node are all described alike.
 _MAX_DESCRIPTIONS: Final = 1024
+_MAX_DESCRIPTION_BYTES: Final = 1024
+#: Longer ones are thrown away as they come: no limit of ours allows a fraction of it.
+_MAX_BODY_BYTES: Final = 8 * MIB
+#: Messages published before answers are looked for: they must not fill the socket.
+_LOOK_AFTER: Final = 128
 
 _NO_BODY: Final = Struct(">HHQ").pack(Basic.Deliver[0], 0, 0)
 #: How long the broker may take to read what we write, and to answer what we ask.
@@ -51,11 +64,50 @@ class AmqpConnection(KombuConnection):
         super().__init__(settings)
         self._deliver_to: dict[tuple[int, bytes], Deliver] = {}
         self._descriptions: OrderedDict[bytes, _Description] = OrderedDict()
+        self._publisher_id = 0
         self._published = 0
         self._confirmed = 0
         self._confirmed_early: set[int] = set()
+        #: Bytes of a body that is too long, and still to be thrown away.
+        self._unwanted = 0
         # py-amqp stumbles over properties that a peer spelled badly, if it is the one who reads them.
-        self._errors = (*self._errors, ValueError, LookupError, ArithmeticError, struct.error)
+        odd = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError, struct.error)
+        self._errors = (*self._errors, *odd)
+
+    def open(self) -> None:
+        """Connect now; any other call does so by itself."""
+        super().open()
+        link = self._kombu.connection
+        link.on_blocked = self._on_blocked
+        link.on_unblocked = self._on_unblocked
+
+    def publish(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        *,
+        routing_key: str = "",
+        headers: Mapping[str, object] | None = None,
+        is_persistent: bool = False,
+    ) -> None:
+        """Send one JSON message."""
+        with self._translated():
+            channel = self._publishing_channel(exchange)
+            link = self._kombu.connection
+            frames = spell_publish(
+                body,
+                channel=channel.channel_id,
+                exchange=exchange.name,
+                routing_key=routing_key,
+                properties=spell_properties(headers or {}, is_persistent=is_persistent),
+                frame_bytes=link.frame_max,
+            )
+            self._published += 1
+            link.transport.write(frames)
+            # A sign of life for py-amqp, which sends a heartbeat when nothing else was sent.
+            link.bytes_sent += 1
+        if self._published % _LOOK_AFTER == 0:
+            self._read(0.0)
 
     def unconfirmed(self, timeout: float = 0.0) -> int:
         """Return how many of the last published messages the broker has not confirmed yet."""
@@ -75,6 +127,16 @@ class AmqpConnection(KombuConnection):
         if transport is not None and transport.sock is not None:
             transport.sock.settimeout(_FAREWELL)
         super().close()
+        if link is not None:
+            link.collect()  # what went wrong may have left the socket open
+
+    def _tls(self) -> bool | Mapping[str, object]:
+        # Without the name that the certificate must bear, py-amqp takes anybody's. kombu fills it in.
+        options = super()._tls()
+        if not isinstance(options, Mapping):
+            is_secure = options or self.settings.broker_url.startswith("amqps:")
+            return {"server_hostname": None} if is_secure else False
+        return {"server_hostname": None, **options}
 
     def _options(self) -> dict[str, object]:
         return {"read_timeout": _PATIENCE, "write_timeout": _PATIENCE}
@@ -84,13 +146,10 @@ class AmqpConnection(KombuConnection):
         channel = super()._publishing_channel(exchange)
         if is_new:
             channel.confirm_select()
+            self._publisher_id = channel.channel_id
             channel.events["basic_ack"].add(self._on_confirmed)
             channel.events["basic_nack"].add(self._on_refused)
         return channel
-
-    def _send(self, channel: Any, message: Any, exchange: Exchange, routing_key: str) -> None:
-        self._published += 1
-        channel.basic_publish(message, exchange.name, routing_key)
 
     def _on_confirmed(self, tag: int, is_multiple: bool) -> None:
         if is_multiple:
@@ -103,6 +162,13 @@ class AmqpConnection(KombuConnection):
             self._confirmed += 1
             self._confirmed_early.remove(self._confirmed)
 
+    def _on_blocked(self, reason: str) -> None:
+        logger.warning("The broker at %s takes no messages for now: %s", self.address, reason)
+        self.is_blocked = True
+
+    def _on_unblocked(self) -> None:
+        self.is_blocked = False
+
     def _on_refused(self, tag: int, is_multiple: bool) -> None:  # noqa: ARG002
         raise ConnectionLost(f"the broker at {self.address} could not keep message {tag}")
 
@@ -110,7 +176,7 @@ class AmqpConnection(KombuConnection):
         def receive(message: AmqpMessage) -> None:
             key = str(message.delivery_info["routing_key"])
             body = message.body
-            body = body.encode() if isinstance(body, str) else bytes(body)
+            body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
             self._waiting.append((deliver, _message(body, _description(message), key)))
 
         tag = f"celeriac.{queue.name}"
@@ -145,7 +211,14 @@ class AmqpConnection(KombuConnection):
             if end > size:
                 break
             begin = start + _FRAME_START
-            if kind == _METHOD and data.startswith(_DELIVER, begin):
+            if kind == _BODY and self._unwanted > 0:
+                self._unwanted -= length
+                start = end
+            elif kind == _METHOD and data.startswith(_ACK, begin) and channel == self._publisher_id:
+                tag, is_multiple = _CONFIRMED.unpack_from(data, begin + len(_ACK))
+                self._on_confirmed(tag, bool(is_multiple))
+                start = end
+            elif kind == _METHOD and data.startswith(_DELIVER, begin):
                 delivery = self._delivery(data, begin, end, channel)
                 if delivery is None:
                     break
@@ -170,6 +243,9 @@ class AmqpConnection(KombuConnection):
             header, end = end + _FRAME_START, end + _FRAME_REST + length
             (missing,) = _BODY_SIZE.unpack_from(data, header)
             described = data[header + _BODY_SIZE.size : end - 1]
+            is_too_long = missing > _MAX_BODY_BYTES
+            if is_too_long and end <= len(data):
+                self._unwanted, missing = missing, 0
             parts = []
             while missing > 0:
                 kind, _, length = _FRAME.unpack_from(data, end)
@@ -190,6 +266,8 @@ class AmqpConnection(KombuConnection):
         key_at = exchange_at + 1 + data[exchange_at]
         routing_key = data[key_at + 1 : key_at + 1 + data[key_at]].decode("utf-8", "replace")
         deliver = self._deliver_to[channel, data[tag_at + 1 : tag_end]]
+        if is_too_long:
+            return deliver, Message(b"", routing_key=routing_key, fault="body-size"), end
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return deliver, _message(body, self._describe(described), routing_key), end
 
@@ -206,7 +284,8 @@ class AmqpConnection(KombuConnection):
             description: _Description = ("", "", {}, "properties")
         else:
             description = _description(message)
-        self._descriptions[described] = description
+        if len(described) <= _MAX_DESCRIPTION_BYTES:
+            self._descriptions[described] = description
         if len(self._descriptions) > _MAX_DESCRIPTIONS:
             self._descriptions.popitem(last=False)
         return description

@@ -29,6 +29,10 @@ class Connection(Protocol):
     def address(self) -> str:
         """Where it leads, for people: a URL without its password."""
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the broker asked us to publish nothing for now: RabbitMQ does when memory is short."""
+
     def open(self) -> None:
         """Connect now; any other call does so by itself."""
 

@@ -11,7 +11,7 @@ __all__ = ["connect"]
 
 #: Loaded when a broker needs them: the libraries behind them take a third of a second to import.
 _QUICKER_WAYS: Final = {
-    "amqp": ("celeriac.transport.amqp", "AmqpConnection"),
+    "py-amqp": ("celeriac.transport.amqp", "AmqpConnection"),
     "redis": ("celeriac.transport.redis", "RedisConnection"),
 }
 
@@ -19,8 +19,9 @@ _QUICKER_WAYS: Final = {
 def connect(settings: Settings) -> Connection:
     """Return a link to the broker that the settings name, not yet open."""
     general = KombuConnection(settings)
-    if general.driver not in _QUICKER_WAYS:
+    # By library, not by family: librabbitmq speaks AMQP too, and has other insides.
+    if general.library not in _QUICKER_WAYS:
         return general
-    module, name = _QUICKER_WAYS[general.driver]
+    module, name = _QUICKER_WAYS[general.library]
     quicker: type[KombuConnection] = getattr(import_module(module), name)
     return quicker(settings)

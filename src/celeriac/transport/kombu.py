@@ -31,7 +31,6 @@ _REFUSALS: Final = frozenset(
         "NoPermissionError",
         "NotAllowed",
         "PreconditionFailed",
-        "ResourceLocked",
     }
 )
 
@@ -44,6 +43,9 @@ class KombuConnection:
         self._publisher: Any = None
         self._declared: set[str] = set()
         self._beat_at = 0.0
+        #: What ended the link. Nothing may use it any more: kombu would make another, with no subscriptions.
+        self._lost: ConnectionLost | None = None
+        self._subscribers: list[Deliver] = []
         #: What came and was not delivered yet.
         self._waiting: deque[tuple[Deliver, Message]] = deque()
         try:
@@ -62,6 +64,10 @@ class KombuConnection:
             ) from None
         #: The family of the broker.
         self.driver: str = transport.driver_type
+        #: The library that speaks to it.
+        self.library: str = transport.driver_name
+        #: Whether the broker asked us to publish nothing for now.
+        self.is_blocked = False
         self._errors: tuple[type[Exception], ...] = (
             *transport.connection_errors,
             *transport.channel_errors,
@@ -85,9 +91,12 @@ class KombuConnection:
                     interval_step=0,
                     reraise_as_library_errors=False,
                 )
-        except ValueError as error:
-            # Such as a database that is no number, or Sentinel without the name of a master.
-            raise ImproperlyConfigured(f"broker {self.address}: {error}") from error
+        except (ValueError, TypeError):
+            # Without what was raised: that may quote a part of a password.
+            raise ImproperlyConfigured(
+                f"broker {self.address} cannot be used: check its URL and broker_transport_options, such as "
+                "a database that is no number, or Sentinel without master_name"
+            ) from None
 
     def publish(
         self,
@@ -142,7 +151,12 @@ class KombuConnection:
         while not self._waiting:
             left = None if deadline is None else max(0.0, deadline - monotonic())
             patience = self._show_life()
-            self._read(min((span for span in (left, patience) if span is not None), default=None))
+            try:
+                self._read(min((span for span in (left, patience) if span is not None), default=None))
+            except ConnectionLost:
+                # What came before the loss is delivered first; the next call says that it is lost.
+                if not self._waiting:
+                    raise
             if deadline is not None and monotonic() >= deadline:
                 break
         return self._deliver()
@@ -175,6 +189,8 @@ class KombuConnection:
         return self.settings.broker_use_ssl
 
     def _consume(self, channel: Any, queue: Any, deliver: Deliver) -> None:  # noqa: ARG002
+        self._subscribers.append(deliver)
+
         def receive(message: Any) -> None:
             # Delivered later, by ourselves: what a callback raises is no word of the broker's library.
             self._waiting.append((deliver, _to_message(message)))
@@ -186,8 +202,14 @@ class KombuConnection:
 
     def _read(self, timeout: float | None) -> None:
         """Take one message; none when the time passed."""
-        with self._translated(), suppress(TimeoutError):
-            self._kombu.drain_events(timeout=timeout)
+        try:
+            with self._translated(), suppress(TimeoutError):
+                self._kombu.drain_events(timeout=timeout)
+        except (LookupError, TypeError, AttributeError, ValueError):
+            # kombu stumbles over an envelope that a peer spelled badly. Whose it was is not known.
+            if not self._subscribers:
+                raise
+            self._waiting.append((self._subscribers[0], Message(b"", fault="envelope")))
 
     # -- shared
 
@@ -238,12 +260,20 @@ class KombuConnection:
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Turn what the broker's library raises into our own errors."""
+        if self._lost is not None:
+            raise ConnectionLost(str(self._lost))
         try:
             yield
+        except ConnectionLost as error:
+            self._lost = error
+            raise
         except NetworkError:
             raise
         except self._errors as error:
-            raise translated(error, self.address) from error
+            ours = translated(error, self.address)
+            if isinstance(ours, ConnectionLost):
+                self._lost = ours
+            raise ours from error
 
 
 def translated(error: Exception, address: str) -> ConnectionLost | AccessRefused:
@@ -264,8 +294,12 @@ def _exchange(exchange: Exchange) -> Any:
 
 def _to_message(message: Any) -> Message:
     body = message.body
+    if isinstance(body, str):
+        body = body.encode("utf-8", "surrogatepass")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        return Message(b"", fault="envelope")
     return Message(
-        body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body or b""),
+        bytes(body),
         str(message.content_type),
         str(message.content_encoding),
         message.headers if isinstance(message.headers, dict) else {},

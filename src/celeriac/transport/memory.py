@@ -112,6 +112,7 @@ class MemoryConnection:
     """One link to a :class:`MemoryBroker`."""
 
     driver = "memory"
+    is_blocked = False
 
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker

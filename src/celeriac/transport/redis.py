@@ -5,7 +5,7 @@ a table of bindings and a list for each queue. Answers are parsed by hiredis, ma
 one read, and a message is published without waiting for the one before it.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from time import monotonic
@@ -32,6 +32,8 @@ _LIST_WAIT: Final = 5
 _MAX_ON_THE_WAY: Final = 128
 #: How long a confirmation may take.
 _PATIENCE: Final = 10.0
+#: Messages remembered where each comes twice, a moment apart.
+_MAX_SEEN: Final = 100
 #: A link that was idle for so long is looked at before it is used.
 _IDLE: Final = 1.0
 
@@ -41,9 +43,11 @@ _Delivery = tuple[Deliver, Message]
 class _Topics:
     """A socket subscribed to any number of patterns."""
 
-    def __init__(self, link: RedisLink) -> None:
+    def __init__(self, link: RedisLink, *, is_doubled: bool) -> None:
         self.link = link
         self._deliver: defaultdict[bytes, list[tuple[str, Deliver]]] = defaultdict(list)
+        #: What came, and for whom, where each message comes by two names.
+        self._seen: deque[tuple[Deliver, bytes]] | None = deque(maxlen=_MAX_SEEN) if is_doubled else None
 
     def add(self, pattern: str, routing_key: str, deliver: Deliver) -> list[_Delivery]:
         """Subscribe to a pattern, and wait until Redis has confirmed it; return what else came."""
@@ -72,9 +76,20 @@ class _Topics:
             message = _opened(reply[3])
             for routing_key, deliver in self._deliver[reply[1]]:
                 # Where no key is in the channel, what was not asked for is sorted out here.
-                if routing_key in {"", "#"} or topic_leads_to(routing_key, message.routing_key):
+                if routing_key not in {"", "#"} and not topic_leads_to(routing_key, message.routing_key):
+                    continue
+                if not self._has_seen(deliver, reply[3]):
                     deliveries.append((deliver, message))
         return deliveries
+
+    def _has_seen(self, deliver: Deliver, data: bytes) -> bool:
+        """Say whether an envelope came before, by the other name; no two messages have the same."""
+        if self._seen is None:
+            return False
+        if (deliver, data) in self._seen:
+            return True
+        self._seen.append((deliver, data))
+        return False
 
 
 class _List:
@@ -165,9 +180,10 @@ class RedisConnection(KombuConnection):
         """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`."""
         self._opened_link()
         if queue.exchange.type == "fanout":
-            self._topics = self._topics or _Topics(self._new_link())
+            patterns = self._topic_names(queue.exchange, queue.routing_key.replace("#", "*"))
+            self._topics = self._topics or _Topics(self._new_link(), is_doubled=len(patterns) > 1)
             has_patterns = bool(self._channel.fanout_patterns)
-            for pattern in self._topic_names(queue.exchange, queue.routing_key.replace("#", "*")):
+            for pattern in patterns:
                 key = "" if has_patterns else queue.routing_key
                 self._waiting.extend(self._topics.add(pattern, key, deliver))
             return
@@ -248,7 +264,10 @@ class RedisConnection(KombuConnection):
             return [routing_key]
         queues = []
         for member in self._ask("SMEMBERS", self._binding_key(exchange)):
-            key, pattern, queue = member.decode("utf-8", "replace").split(_SEPARATOR)
+            parts = member.decode("utf-8", "replace").split(_SEPARATOR)
+            if len(parts) != 3:  # anyone may write there
+                continue
+            key, pattern, queue = parts
             is_topic = exchange.type == "topic"
             if topic_leads_to(pattern or key, routing_key) if is_topic else key == routing_key:
                 queues.append(queue)

@@ -82,6 +82,8 @@ class RedisLink:
     def show_life(self) -> float:
         """Ask a silent link whether it lives, and return how long to wait before asking again."""
         now = monotonic()
+        if wait_for([self], 0.0):
+            return 0.0  # something is there to be read: who did not read it was us
         if self._asked_at is not None and now - self._asked_at >= _ANSWER:
             raise ConnectionLost(f"lost the broker at {self.address}: it has been silent")
         if self._asked_at is None and now - self._heard_at >= _SILENCE:

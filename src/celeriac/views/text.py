@@ -49,7 +49,10 @@ def time_text(timestamp: float | None, zone: tzinfo | None = None) -> str:
     """Return the time of day to the millisecond, in the time zone given or else our own."""
     if not timestamp:
         return _UNKNOWN_TIME
-    moment = datetime.fromtimestamp(timestamp, UTC).astimezone(zone)
+    try:
+        moment = datetime.fromtimestamp(timestamp, UTC).astimezone(zone)
+    except (ValueError, OverflowError, OSError):  # a peer may say any number
+        return _UNKNOWN_TIME
     return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
 
 

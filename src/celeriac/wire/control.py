@@ -106,6 +106,8 @@ class Reply(NamedTuple):
     value: object
     ticket: str | None = None
     clock: int | None = NO_CLOCK
+    #: How long its text was, unpacked.
+    size: int = 0
 
 
 class ReplyError(PeerError):
@@ -178,7 +180,7 @@ def decode_reply(message: Message, limits: Limits = _REPLY) -> Reply:
         value = clean_value(value, limits)
     except PeerError as error:
         raise ReplyError(str(error), node=node, ticket=ticket) from None
-    return Reply(node, value, ticket, read_clock(message.headers))
+    return Reply(node, value, ticket, read_clock(message.headers), len(text))
 
 
 def is_addressed(request: Request, hostname: str) -> bool:

@@ -22,7 +22,7 @@ def gather(box: Outbox, *events: str) -> list[bool]:
 
 def taken(box: Outbox, number: int | None = None) -> list[str]:
     """Take messages, all of them if no number is given, and return their events."""
-    found = []
+    found: list[str] = []
     while number is None or len(found) < number:
         parcel = box.take()
         if parcel is None:

@@ -77,7 +77,7 @@ def test_an_unknown_transport_is_a_mistake_in_the_settings(url: str) -> None:
         connect_to(settings)
 
 
-@pytest.mark.parametrize("url", ["amqp://guest:secret@127.0.0.1:many//", "redis://:se/cret@127.0.0.1:6379/0"])
+@pytest.mark.parametrize("url", ["amqp://guest:hunter@127.0.0.1:many//", "redis://:hun/ter@127.0.0.1:6379/0"])
 def test_a_url_that_cannot_be_read_is_a_mistake_in_the_settings_and_told_without_its_password(
     url: str,
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_url_that_cannot_be_read_is_a_mistake_in_the_settings_and_told_without
     with pytest.raises(ImproperlyConfigured, match="cannot be read") as caught:
         connect_to(settings)
 
-    assert "se" not in str(caught.value).partition("cannot be read")[0].replace("redis", "")
+    assert "hun" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 

@@ -335,7 +335,7 @@ def test_a_reply_of_celery_is_read() -> None:
 
     read = decode_reply(message)
 
-    assert read == Reply("w1@capture", {"ok": "pong"}, "8acc", 99)
+    assert read == Reply("w1@capture", {"ok": "pong"}, "8acc", 99, len(message.body))
 
 
 def test_a_reply_is_spelled_as_celery_spells_it() -> None:

@@ -1,0 +1,75 @@
+"""Every test with real peers runs with each version of Celery on each broker."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from celeriac.app import Celeriac
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.peers import CeleryWorker
+from tests.console import Console
+from tests.live import PEER_APP, PEERS, peer
+
+BROKERS = ("redis", "amqp")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A version of Celery and a broker."""
+
+    version: str
+    broker: str
+    python: Path
+    #: The broker, empty and of our own.
+    url: str
+    #: Where results are kept: Redis, because RabbitMQ keeps none for a second reader.
+    backend: str
+
+    def app(self) -> Celeriac:
+        """Return an app of ours on the broker."""
+        return Celeriac(self.url, environ={})
+
+    @contextmanager
+    def worker(self, *arguments: str, **options: Any) -> Iterator[CeleryWorker]:
+        """Run a worker of Celery; at the end it is killed, which is quicker than to stop it."""
+        worker = CeleryWorker(
+            self.python, PEER_APP, url=self.url, backend=self.backend, arguments=arguments, **options
+        )
+        try:
+            worker.start()
+            yield worker
+        finally:
+            worker.kill()
+            print(worker.log())  # pytest shows it if the test failed
+            worker.close()
+
+    def console(self) -> Console:
+        """Return a client of Celery, not yet started."""
+        return Console(self.python, url=self.url, backend=self.backend)
+
+
+@contextmanager
+def paired(request: pytest.FixtureRequest, version: str, broker: str) -> Iterator[Pair]:
+    """Have a version of Celery and a broker, empty and of our own."""
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer())
+        url = redis.url
+        if broker == "amqp":
+            rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+            vhost = f"interop-{secrets.token_hex(4)}"
+            rabbit.add_vhost(vhost)
+            stack.callback(rabbit.delete_vhost, vhost)
+            url = rabbit.url_of(vhost)
+        yield Pair(version, broker, peer(version), url, redis.url_of(1))
+
+
+@pytest.fixture(scope="module", params=[(peer, broker) for broker in BROKERS for peer in PEERS], ids="-".join)
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Run the test with each version of Celery on each broker; both are shared by the tests of a file."""
+    with paired(request, *request.param) as pair:
+        yield pair
