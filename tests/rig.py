@@ -94,7 +94,7 @@ class Rig:
 
     @property
     def clocks(self) -> list[int]:
-        return [event["clock"] for event in self.events]
+        return [event.get("clock") for event in self.events]
 
     def fail(self, *, times: int = 1, error: type[BaseException] = ConnectionLost) -> Callable[[], None]:
         """Return something that raises so many times, and then no more."""

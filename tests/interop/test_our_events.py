@@ -210,7 +210,6 @@ def test_celerys_monitor_sees_our_node_leave(scene: Scene) -> None:
         assert wait_until(lambda: not scene.celery()["workers"][name]["alive"], patience=PATIENCE)
 
 
-@pytest.mark.xfail(reason="a blind event says clock: null, and Celery's receiver ends on that")
 def test_a_blind_event_stops_no_monitor_of_celerys(pair: Pair) -> None:
     with pair.console() as console, pair.app().events.Dispatcher(hostname="blind@celeriac") as dispatcher:
         console.ask("watch")

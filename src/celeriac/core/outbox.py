@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from typing import Final, NamedTuple
 
-__all__ = ["Outbox", "Parcel"]
+__all__ = ["BATCH_BYTES", "Outbox", "Parcel"]
 
 
 class Parcel(NamedTuple):

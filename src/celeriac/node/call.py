@@ -70,8 +70,11 @@ class Call:
         clock: SharedClock,
         count: Callable[[str], None],
         callback: Callback | None = None,
+        most: int = MAX_NODES,
     ) -> None:
         self.request = request
+        #: Nodes that may answer; those after them came too late.
+        self.most = most
         #: ``{node: value}`` for each reply, in the order they came.
         self.replies: list[dict[str, object]] = []
         #: Nodes whose reply could not be taken, and why.
@@ -142,7 +145,7 @@ class Call:
             return "ticket"
         if self.request.destination and node not in self.request.destination:
             return "unasked"
-        if len(self.answered) >= MAX_NODES or self._bytes_left < 0:
+        if len(self.answered) >= self.most or self._bytes_left < 0:
             return "too-many"
         return None
 
@@ -219,7 +222,13 @@ class Caller:
             ticket=str(uuid4()), reply_to=ReplyTo(reply_exchange(self.settings).name, oid)
         )
         enough = len(request.destination) if limit is None else limit
-        call = Call(request, clock=self.clock, count=self._count, callback=callback)
+        call = Call(
+            request,
+            clock=self.clock,
+            count=self._count,
+            callback=callback,
+            most=min(limit or MAX_NODES, MAX_NODES),
+        )
         try:
             with self._connect() as connection:
                 connection.subscribe(reply_queue(self.settings, oid), call.receive_reply)

@@ -1,6 +1,6 @@
 """The outbox: order, batches, what is on its way, and what has to go."""
 
-from celeriac.core.outbox import Outbox, Parcel
+from celeriac.core.outbox import BATCH_BYTES, Outbox, Parcel
 
 
 def outbox(*events: str, limit: int = 100, batch_limit: int = 3) -> Outbox:
@@ -296,3 +296,27 @@ def test_what_is_taken_over_and_finds_no_room_is_counted() -> None:
 
     assert ours.dropped == {"task": 1}
     assert taken(ours) == ["task-2", "worker-3", "worker-4"]
+
+
+def test_a_batch_of_long_events_leaves_before_it_is_full() -> None:
+    outbox = Outbox(limit=1000, batch_limit=24)
+    long = b"x" * (BATCH_BYTES // 3 + 1)
+
+    is_full = [outbox.put_in_batch("task", long) for _ in range(4)]
+
+    assert is_full == [False, False, True, False]
+    assert outbox.unsent == 1
+
+
+def test_a_cleared_outbox_is_as_good_as_new() -> None:
+    outbox = Outbox(limit=10, batch_limit=24)
+    outbox.put("task.sent", "task", b"1")
+    outbox.take()
+    outbox.put("task.sent", "task", b"2")
+    outbox.put_in_batch("worker", b"3")
+
+    outbox.clear()
+
+    outbox.close_batch()
+    assert (len(outbox), outbox.unsent, outbox.on_the_way) == (0, 0, 0)
+    assert outbox.take() is None

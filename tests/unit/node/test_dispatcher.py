@@ -296,3 +296,24 @@ def test_clocks_of_a_group_rise_also_where_some_events_are_gathered() -> None:
     for event in rig.events:
         by_group[event["type"].partition("-")[0]].append(event["clock"])
     assert all(clocks == sorted(clocks) for clocks in by_group.values())
+
+
+def test_a_type_that_is_too_long_for_a_routing_key_is_refused_and_blocks_nothing() -> None:
+    rig = Rig()
+    dispatcher = rig.dispatcher()
+
+    with pytest.raises(CallerError, match="255 bytes"):
+        dispatcher.send("x" * 256)
+    dispatcher.send("task-sent")
+
+    assert rig.types == ["task-sent"]
+
+
+def test_an_event_that_receivers_would_refuse_for_its_size_is_refused_here() -> None:
+    rig = Rig()
+    dispatcher = rig.dispatcher()
+
+    with pytest.raises(CallerError, match="shorten its fields"):
+        dispatcher.send("task-failed", uuid="1", traceback="x" * 300_000)
+
+    assert rig.types == []

@@ -6,6 +6,7 @@ from threading import Thread
 import pytest
 
 from celeriac.errors import AccessRefused, ConnectionLost
+from celeriac.node import courier
 from celeriac.testing.process import wait_until
 from tests.rig import NEVER, PATIENCE, Rig, couriers
 
@@ -315,7 +316,8 @@ def test_who_keeps_nothing_while_offline_returns_when_the_broker_has_the_event()
     assert dispatcher.buffered == 0
 
 
-def test_an_event_that_nobody_confirms_has_failed() -> None:
+def test_an_event_that_nobody_confirms_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "_PATIENCE", 0.01)
     rig = Rig()
     dispatcher = rig.dispatcher(buffer_while_offline=False)
     rig.unconfirmed = lambda: 1
