@@ -93,7 +93,7 @@ class Rig:
         return [event["type"] for event in self.events]
 
     @property
-    def clocks(self) -> list[int]:
+    def clocks(self) -> list[Any]:
         return [event.get("clock") for event in self.events]
 
     def fail(self, *, times: int = 1, error: type[BaseException] = ConnectionLost) -> Callable[[], None]:
