@@ -22,8 +22,8 @@ test: $(READY) ## run every test
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit
 
-soak: $(READY) ## try the laws and the gate for an hour or more
-	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz
+soak: $(READY) ## try the laws, the gate and the brokers' restarts for an hour or more
+	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos
 
 check: $(READY) ## formatting, lint, types and import contracts
 	$(RUN)ruff format --check .
