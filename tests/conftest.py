@@ -6,6 +6,7 @@ again; ``make soak`` looks for new ones.
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -13,6 +14,9 @@ settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON) 
 settings.register_profile("ci", max_examples=300, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# So that a claim of the contract that is false shows its values, as one in a test does.
+pytest.register_assert_rewrite("tests.contract")
 
 # Real brokers and workers, for the folders that want them.
 pytest_plugins = ["tests.live"]

@@ -12,10 +12,7 @@ from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.port import LOOPBACK, ReservedPort
 from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect as connect_to
-
-pytest.register_assert_rewrite("tests.contract")
-
-from tests.contract import (  # noqa: E402
+from tests.contract import (
     Connect,
     ConnectionContract,
     Listener,

@@ -13,10 +13,7 @@ from celeriac.transport.connect import connect as connect_to
 from celeriac.transport.kombu import KombuConnection
 from celeriac.transport.memory import MemoryBroker
 from celeriac.transport.redis import RedisConnection
-
-pytest.register_assert_rewrite("tests.contract")
-
-from tests.contract import (  # noqa: E402
+from tests.contract import (
     Connect,
     ConnectionContract,
     Listener,
