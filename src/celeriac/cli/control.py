@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from celeriac.cli.exit import Code
-from celeriac.cli.option import add_command
+from celeriac.cli.option import add_command, add_common
 from celeriac.cli.order import Order, carry_out
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
@@ -16,8 +16,9 @@ __all__ = ["control"]
 
 _ORDER: Final = Order()
 
-control = typer.Typer(
-    no_args_is_help=True,
+control = typer.Typer(no_args_is_help=True)
+add_common(
+    control,
     help="Change what the nodes do. Each command tells whom it concerns, and asks before it sends anything; "
     "--yes sends without asking.",
 )

@@ -31,8 +31,6 @@ class RedisLink:
 
     def __init__(self, pool: Any, address: str) -> None:
         self.address = address
-        #: Answers that were asked for and have not come.
-        self.awaited = 0
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         try:
             # redis-py signs in, selects the database and sets up TLS; then the socket is ours.

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from celeriac.cli.root import app
 from tests.unit.cli.kit import HOSTILE, Cluster, heartbeat, is_harmless
 
 QUICK = ("--timeout", "0.2")
@@ -209,3 +211,16 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
     assert result.exit_code == 2
     assert told in result.stderr
     assert cluster.commands() == []
+
+
+def test_the_broker_may_be_named_before_and_after_the_command() -> None:
+    places = [
+        ["-b", "nosuch://x", "control", "heartbeat"],
+        ["control", "-b", "nosuch://x", "heartbeat"],
+        ["control", "heartbeat", "-b", "nosuch://x"],
+    ]
+
+    results = [CliRunner().invoke(app, arguments) for arguments in places]
+
+    assert [result.exit_code for result in results] == [78, 78, 78]
+    assert all("nosuch://x" in result.stderr for result in results)
