@@ -56,6 +56,15 @@ class MemoryBroker:
         """Come back."""
         self.is_up = True
 
+    def wait_for_subscriber(self, exchange: str = "celeryev", timeout: float | None = 10.0) -> bool:
+        """Wait until a queue is bound to an exchange: what is published from then on arrives there."""
+
+        def is_bound() -> bool:
+            return any(queue.exchange.name == exchange for queue, _ in self._queues.values())
+
+        with self._changed:
+            return self._changed.wait_for(is_bound, timeout)
+
     # -- for connections
 
     def join(self) -> int:
@@ -68,6 +77,7 @@ class MemoryBroker:
         with self._changed:
             self._check(epoch)
             self._queues.setdefault(queue.name, (queue, deque(maxlen=queue.max_length)))
+            self._changed.notify_all()
 
     def delete(self, name: str) -> None:
         """Remove a queue and what waits in it."""
