@@ -116,8 +116,13 @@ class RabbitObserver:
         self._is_declared = False
 
     def watch(self) -> None:
-        """Declare the queue, once."""
+        """Declare the queue; after an end of the broker, see to it that the queue works again."""
         if self._is_declared:
+            # RabbitMQ 3.10 at times leaves such a queue without a leader, and then confirms nothing.
+            queue = "{'%2F_observer', node()}"
+            self._server.evaluate(
+                f"ok = ra:trigger_election({queue}), {{ok, _, _}} = ra:members({queue}, 10000)"
+            )
             return
         with self._connect() as connection:
             channel = connection.channel()
