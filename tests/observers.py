@@ -131,6 +131,8 @@ class RabbitObserver:
             channel.queue_declare("observer", durable=True, auto_delete=False, arguments=arguments)
             channel.queue_purge("observer")
             channel.queue_bind("observer", "celeryev", "#")
+        # That there is such a queue reaches the disk seconds later by itself; a kill may come sooner.
+        self._server.evaluate("ok = mnesia:sync_log(), [ok = dets:sync(Table) || Table <- dets:all()]")
         self._is_declared = True
 
     def catch_up(self) -> None:
