@@ -1,4 +1,4 @@
-"""Limits and settings, each beside its reason, and the one place where secrets are masked.
+"""Limits and settings, each beside its reason.
 
 Nothing here looks at the process around it: environment and folder are arguments.
 """
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, Self
-from urllib.parse import unquote
 
 from celeriac.errors import ImproperlyConfigured
+from celeriac.masking import SCHEME, masked
 
-__all__ = ["Limits", "Settings", "sanitize_url"]
+__all__ = ["Limits", "Settings"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -71,8 +71,25 @@ class Settings:
     #: The longest such wait: it keeps a receiver back within 2 s of its broker.
     broker_retry_cap: float = 1.0
 
-    #: None keeps no results: most tasks need none.
+    #: None keeps no results: most tasks need none. ``redis://…`` or ``sentinel://…`` keep them there;
+    #: ``rpc://`` sends each as a message to the client that sent the task.
     result_backend: str | None = None
+    #: As those of the broker: ``global_keyprefix``, ``master_name`` of Sentinel, and so on.
+    result_backend_transport_options: Mapping[str, object] = field(default_factory=dict)
+    #: Off, as for the broker. True for TLS, a table for TLS with options of its own.
+    redis_backend_use_ssl: bool | Mapping[str, object] = False
+    #: A day, as in Celery: who has not asked by then will not. 0 keeps results for ever.
+    result_expires: float = DAY
+    #: How long failures are kept; None as long as other results.
+    result_failure_expires: float | None = None
+    #: None stores results as they are: most are short. gzip, bzip2 or lzma, which Celery 5.7 reads.
+    result_compression: str | None = None
+    #: Off, as in Celery: messages of ``rpc://`` are for who waits now, and need not outlive the broker.
+    result_persistent: bool = False
+    #: A longer result is not read, and whoever waits for it is told so.
+    result_max_bytes: int = 64 * MIB
+    #: How to wait for results: default, gevent, eventlet or asyncio; None looks where it is asked from.
+    result_drainer: str | None = None
     #: Celeriac takes JSON only. The setting is there so that a Celery configuration can be kept.
     accept_content: tuple[str, ...] = ("json",)
 
@@ -167,7 +184,7 @@ class Settings:
 
     def public(self) -> dict[str, object]:
         """Return the settings for people and JSON: nothing in it is secret."""
-        return {name: _masked(name, getattr(self, name)) for name in _TYPES}
+        return {name: masked(name, getattr(self, name)) for name in _TYPES}
 
     def __repr__(self) -> str:
         public = self.public()
@@ -186,6 +203,8 @@ _TYPES = {each.name: each.type for each in fields(Settings) if not each.name.sta
 #: Thirty years. More is a mistake of the unit, and brokers cannot hold it.
 _LONGEST = 1e9
 _SWITCH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+#: Those in Python itself, by the names that Celery gives them.
+_COMPRESSIONS = ("gzip", "bzip2", "lzma")
 _JSON_ONLY = "Celeriac takes JSON only, because to read pickle or YAML can run what a peer sent"
 
 
@@ -211,7 +230,7 @@ def _is_table(value: object) -> bool:
 
 
 def _is_url(value: object) -> bool:
-    return isinstance(value, str) and re.match(_SCHEME, value) is not None
+    return isinstance(value, str) and re.match(SCHEME, value) is not None
 
 
 def _read_switch(text: str) -> object:
@@ -237,6 +256,12 @@ _KINDS: dict[object, _Kind] = {
     str | None: _Kind(
         "give a text", lambda value: isinstance(value, str | None), keep=lambda value: value or None
     ),
+    float | None: _Kind(
+        "give a number of seconds above 0",
+        lambda value: value is None or _is_seconds(value),
+        float,
+        lambda value: None if value is None else float(value),
+    ),
     tuple[str, ...]: _Kind("give a list of texts, in a variable as a,b", _is_texts, _read_texts, tuple),
     Mapping[str, object]: _Kind("give a table, in a variable as JSON", _is_table, json.loads, _copied),
     bool | Mapping[str, object]: _Kind(
@@ -252,6 +277,17 @@ _PARTICULAR = {
     "result_backend": _Kind(
         "give a URL such as redis://127.0.0.1:6379/0 or rpc://, or an empty text for none",
         lambda value: value in (None, "") or _is_url(value),
+        keep=lambda value: value or None,
+    ),
+    "result_expires": _Kind(
+        "give a number of seconds, or 0 for no end",
+        lambda value: _is_seconds(value) or (type(value) in (int, float) and value == 0),
+        float,
+        float,
+    ),
+    "result_compression": _Kind(
+        f"use one of {', '.join(_COMPRESSIONS)}, or an empty text for none",
+        lambda value: value in (None, "", *_COMPRESSIONS),
         keep=lambda value: value or None,
     ),
     "broker_heartbeat": _Kind("use whole seconds or 0", lambda value: type(value) is int and value >= 0, int),
@@ -275,7 +311,7 @@ def _checked(name: str, value: object, source: str, *, is_text: bool = False) ->
         is_fine = False
     if is_fine:
         return kind.keep(candidate)
-    shown = repr(_masked(name, value))[:80]
+    shown = repr(masked(name, value))[:80]
     # Raised outside the handler: a JSON error holds the text, and with it perhaps a password.
     raise ImproperlyConfigured(f"{name} is {shown} ({source}); {kind.fix}")
 
@@ -337,64 +373,3 @@ def _unknown(place: str, key: str, spell: Callable[[str], str] = str) -> Imprope
     near = get_close_matches(plain, _TYPES, n=1)
     fix = f"did you mean {spell(near[0])}?" if near else "the reference of settings lists all there are"
     return ImproperlyConfigured(f"{place} is not a setting; {fix}")
-
-
-# What people may see.
-
-_MASK = "**"
-_SECRET = re.compile(
-    r"pass|pwd|secret|token|credential|cookie|session|dsn|private|signature|\bsig\b"
-    r"|auth(?!_?(source|mechanism|method|type))|key(?!_?(prefix|file))",
-    re.IGNORECASE,
-)
-#: Text that cannot be a login or hold one.
-_PLAIN = re.compile(r"[\w .,+*#/-]*")
-_SCHEME = r"[A-Za-z][\w+.-]*://"
-_BETWEEN_URLS = re.compile(rf";(?={_SCHEME})")
-#: The login ends at the last @ of all: a password may hold one, or a slash, that nobody escaped.
-_URL = re.compile(rf"(?P<scheme>{_SCHEME})(?:(?P<login>.*)@)?(?P<place>.*)", re.DOTALL)
-_HOST = r"(?:\[[^\]/@]*\]|[^\s:/?#\[\],;]+)(?::\d{1,5})?"
-_PLACE = re.compile(rf"(?:{_HOST}(?:[,;]{_HOST})*)?(?:[/?#].*)?", re.DOTALL)
-_PAIR = re.compile(r"(?P<key>[^?&#=]+)=[^&]*")
-
-
-def sanitize_url(url: str) -> str:
-    """Return a URL, or several parted by ``;``, for people: ``**`` for every password.
-
-    Secrets in a query are masked too, and so is a user without a password: several
-    brokers take a key there. What cannot be understood is masked whole.
-    """
-    return ";".join(_sanitize_one(each) for each in _BETWEEN_URLS.split(url))
-
-
-def _sanitize_one(url: str) -> str:
-    found = _URL.fullmatch(url)
-    if found is None:
-        return _MASK
-    scheme, login, place = found["scheme"], found["login"], found["place"]
-    if not _PLACE.fullmatch(place):
-        return f"{scheme}{_MASK}"
-    # A pair is looked at as a whole: a connection string may be the value of one key.
-    place = _PAIR.sub(
-        lambda pair: f"{pair['key']}={_MASK}" if _SECRET.search(unquote(pair[0])) else pair[0], place
-    )
-    if login is None:
-        return f"{scheme}{place}"
-    user, colon, _ = login.partition(":")
-    is_user = colon and not re.search(r"[/?#&=;@]", user)
-    return f"{scheme}{user}:{_MASK}@{place}" if is_user else f"{scheme}{_MASK}@{place}"
-
-
-def _masked(key: str, value: object) -> object:
-    """Return a value as JSON can hold it, without what is secret in it or by its key."""
-    if _SECRET.search(key):
-        return _MASK
-    if isinstance(value, Mapping):
-        return {str(name): _masked(str(name), item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(key, item) for item in value]
-    if isinstance(value, str):
-        is_open = key not in ("broker_url", "result_backend") and _PLAIN.fullmatch(value)
-        return value if is_open else sanitize_url(value)
-    # Of other objects the type alone: nobody knows what their repr holds.
-    return value if isinstance(value, int | float | None) else f"<{type(value).__name__}>"

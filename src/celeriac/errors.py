@@ -12,6 +12,10 @@ __all__ = [
     "ImproperlyConfigured",
     "NetworkError",
     "PeerError",
+    "RemoteError",
+    "ResultTimeout",
+    "ResultUnreadable",
+    "TaskRevoked",
 ]
 
 
@@ -44,3 +48,40 @@ class ConnectionLost(NetworkError):
 
 class AccessRefused(NetworkError):
     """The broker refused who we are or what we asked for. To try again is no use; the operator can fix it."""
+
+
+class ResultTimeout(CeleriacError, TimeoutError):
+    """The time that somebody gave a result has passed. The task may still end; to wait again is fine."""
+
+
+class ResultUnreadable(CeleriacError):
+    """There is a result, but it cannot be read; the message says why, and which side can mend it."""
+
+
+class RemoteError(CeleriacError):
+    """A task failed where it ran. It is told as text: no class is looked up by a name that a peer sent.
+
+    ``task_id``, ``exc_type``, ``exc_module`` and ``exc_args`` are what the worker stored, and
+    ``traceback`` is its text, or None.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        task_id: str,
+        exc_type: str = "",
+        exc_module: str | None = None,
+        exc_args: tuple[object, ...] = (),
+        traceback: str | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.task_id = task_id
+        self.exc_type = exc_type
+        self.exc_module = exc_module
+        self.exc_args = exc_args
+        self.traceback = traceback
+
+
+class TaskRevoked(RemoteError):
+    """The task was revoked: it will not run, or was ended."""

@@ -16,8 +16,9 @@ from celery.app.defaults import DEFAULTS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celeriac.config import Settings, sanitize_url
+from celeriac.config import Settings
 from celeriac.errors import ImproperlyConfigured
+from celeriac.masking import sanitize_url
 from celeriac.node.state import State
 
 SECRET = "hunter2"  # noqa: S105 - it opens nothing

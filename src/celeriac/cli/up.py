@@ -16,7 +16,7 @@ from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.session import Session
 from celeriac.cli.watch import Watch
-from celeriac.config import sanitize_url
+from celeriac.masking import sanitize_url
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
