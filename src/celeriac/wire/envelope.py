@@ -13,16 +13,18 @@ from typing import Any, Final
 import msgspec
 from msgspec import DecodeError, Struct, ValidationError
 
-from celeriac.config import MIB
+from celeriac.config import KIB, MIB
 from celeriac.errors import PeerError
 from celeriac.model.message import Message
 
-__all__ = ["MAX_ENVELOPE_BYTES", "body_of", "unwrap", "wrap"]
+__all__ = ["MAX_ENVELOPE_BYTES", "body_of", "correlation_of", "envelope_bytes", "unwrap", "wrap"]
 
 #: A body of the largest size, spelled in base 64, and room for headers.
 MAX_ENVELOPE_BYTES: Final = 8 * MIB
 #: What a compressed body may grow to.
 MAX_BODY_BYTES: Final = 4 * MIB
+#: What an envelope holds beside its body.
+_MAX_REST_BYTES: Final = 64 * KIB
 
 
 class _DeliveryInfo(Struct, gc=False):
@@ -32,6 +34,9 @@ class _DeliveryInfo(Struct, gc=False):
 class _Properties(Struct, gc=False):
     body_encoding: str | None = None
     delivery_info: _DeliveryInfo | None = None
+    # Whatever a peer puts there: of no use if it is no text, but no reason to refuse the rest.
+    correlation_id: Any = None
+    reply_to: Any = None
 
 
 class _Wrapped(Struct, rename="kebab", gc=False):
@@ -50,13 +55,19 @@ class _Text(_Wrapped, gc=False):
 
 
 _decode_base64: Final = msgspec.json.Decoder(_Base64).decode
+_decode_wrapping: Final = msgspec.json.Decoder(_Wrapped).decode
 _decode_text: Final = msgspec.json.Decoder(_Text).decode
 _TOO_ODD: Final = (DecodeError, ValidationError, UnicodeError, RecursionError)
 
 
-def unwrap(data: bytes) -> Message:
+def envelope_bytes(body_bytes: int) -> int:
+    """Return how long the envelope of a body can be: it is spelled in base 64, and there are headers."""
+    return body_bytes * 4 // 3 + _MAX_REST_BYTES
+
+
+def unwrap(data: bytes, *, max_bytes: int = MAX_ENVELOPE_BYTES) -> Message:
     """Read one envelope; raise PeerError for what is none."""
-    if len(data) > MAX_ENVELOPE_BYTES:
+    if len(data) > max_bytes:
         raise PeerError("envelope-size")
     envelope: _Base64 | _Text
     try:
@@ -66,14 +77,30 @@ def unwrap(data: bytes) -> Message:
             raise DecodeError  # by chance the text reads like base 64
     except _TOO_ODD:
         envelope, body = _unwrap_text(data)
-    info = envelope.properties.delivery_info
+    properties = envelope.properties
+    info = properties.delivery_info
     return Message(
         body,
         envelope.content_type,
         envelope.content_encoding,
         envelope.headers,
         "" if info is None else info.routing_key,
+        "",
+        _text(properties.correlation_id),
+        _text(properties.reply_to),
     )
+
+
+def correlation_of(data: bytes) -> str:
+    """Return what a message answers to whose envelope was refused, if that can be read."""
+    try:
+        return _text(_decode_wrapping(data).properties.correlation_id)
+    except _TOO_ODD:
+        return ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _unwrap_text(data: bytes) -> tuple[_Text, bytes]:
@@ -95,8 +122,12 @@ def wrap(
     headers: Mapping[str, object],
     delivery_tag: str,
     is_persistent: bool = False,
+    correlation_id: str = "",
+    reply_to: str = "",
 ) -> bytes:
     """Return a JSON body in its envelope."""
+    # Celery: without these two, kombu writes neither.
+    replies = {"correlation_id": correlation_id, "reply_to": reply_to}
     return msgspec.json.encode(
         {
             "body": b2a_base64(body, newline=False).decode("ascii"),
@@ -104,6 +135,7 @@ def wrap(
             "content-type": "application/json",
             "headers": headers,
             "properties": {
+                **{name: value for name, value in replies.items() if value},
                 "delivery_mode": 2 if is_persistent else 1,
                 "delivery_info": {"exchange": exchange, "routing_key": routing_key},
                 "priority": 0,
@@ -121,7 +153,7 @@ _UNPACKERS: Final[Mapping[str, Callable[[], Any]]] = {
 }
 
 
-def body_of(message: Message) -> bytes:
+def body_of(message: Message, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Return the JSON text of a message, unpacked; raise PeerError if it may not be read.
 
     JSON is the only language: pickle runs code, and the others have no use here.
@@ -133,20 +165,20 @@ def body_of(message: Message) -> bytes:
     if message.content_encoding.lower() not in {"utf-8", "utf8", "us-ascii"}:
         raise PeerError("content-encoding")
     compression = message.headers.get("compression")
-    return message.body if compression is None else _unpack(message.body, compression)
+    return message.body if compression is None else _unpack(message.body, compression, max_bytes)
 
 
-def _unpack(packed: bytes, compression: object) -> bytes:
+def _unpack(packed: bytes, compression: object, max_bytes: int) -> bytes:
     """Unpack step by step, so that a small message cannot become a huge one."""
     unpacker = _UNPACKERS.get(compression) if isinstance(compression, str) else None
     if unpacker is None:
         raise PeerError("compression")
     stream = unpacker()
     try:
-        body: bytes = stream.decompress(packed, MAX_BODY_BYTES + 1)
+        body: bytes = stream.decompress(packed, max_bytes + 1)
     except (zlib.error, OSError, EOFError, ValueError):
         raise PeerError("compression") from None
-    if len(body) > MAX_BODY_BYTES:
+    if len(body) > max_bytes:
         raise PeerError("body-size")
     if not stream.eof:
         raise PeerError("compression")
