@@ -19,7 +19,9 @@ __all__ = [
     "ConnectionContract",
     "Listener",
     "OwnQueueContract",
+    "RedeliveryContract",
     "body",
+    "kept_queue",
     "publish",
     "queue_of",
     "some_exchange",
@@ -29,6 +31,8 @@ Connect = Callable[[], Connection]
 
 #: Far more than needed, for a busy machine.
 PATIENCE = 30.0
+#: The exchange that leads to every queue by its name.
+DEFAULT = Exchange("", "direct")
 
 
 def some_exchange(kind: ExchangeType) -> Exchange:
@@ -41,6 +45,14 @@ def queue_of(exchange: Exchange, routing_key: str = "") -> Queue:
     return Queue(f"reader-{uuid4()}", exchange, routing_key)
 
 
+def kept_queue(name: str | None = None) -> Queue:
+    """Return a queue that is bound by its name alone and outlives its links, as that of results does."""
+    name = name or f"kept-{uuid4()}"
+    return Queue(
+        name, DEFAULT, name, is_durable=True, is_exclusive=False, is_auto_deleted=False, expires=600.0
+    )
+
+
 def body(number: int) -> bytes:
     return json.dumps({"number": number}).encode()
 
@@ -48,11 +60,11 @@ def body(number: int) -> bytes:
 class Listener:
     """Keeps what came, and can be told to fail."""
 
-    def __init__(self, link: Connection, queue: Queue) -> None:
+    def __init__(self, link: Connection, queue: Queue, *, acknowledges: bool = False) -> None:
         self.link = link
         self.messages: list[Message] = []
         self.failures: list[BaseException] = []
-        link.subscribe(queue, self.receive)
+        link.subscribe(queue, self.receive, acknowledges=acknowledges)
 
     def receive(self, message: Message) -> None:
         """Keep a message, or fail as told; what it fails on is not kept."""
@@ -123,9 +135,24 @@ class ConnectionContract:
         queue = queue_of(some_exchange("direct"), "key")
         listener = Listener(connect(), queue)
 
-        publish(connect(), Exchange("", "direct"), 1, routing_key=queue.name)
+        publish(connect(), DEFAULT, 1, routing_key=queue.name)
 
         assert listener.drain(1) == [1]
+
+    def test_a_queue_of_the_default_exchange_is_found_by_its_name_and_by_nothing_else(
+        self, connect: Connect
+    ) -> None:
+        queue = queue_of(DEFAULT)
+        first, second = Listener(connect(), queue), Listener(connect(), queue_of(DEFAULT))
+        sender = connect()
+
+        publish(sender, DEFAULT, 1, routing_key=queue.name)
+        publish(sender, DEFAULT, 2, routing_key=f"{queue.name}.too")
+        publish(sender, some_exchange("direct"), 3, routing_key=queue.name)
+        publish(sender, DEFAULT, 4, routing_key=queue.name)
+
+        assert first.drain(2) == [1, 4]
+        assert second.link.drain(0) == 0
 
     def test_what_nobody_listens_to_is_gone_and_harms_nothing(self, connect: Connect) -> None:
         sender, news = connect(), some_exchange("fanout")
@@ -147,6 +174,34 @@ class ConnectionContract:
         listener.drain(1)
         (message,) = listener.messages
         assert message == Message(text, "application/json", "utf-8", headers, "worker.heartbeat")
+
+    def test_a_message_says_what_it_answers_to_and_where_to_reply(self, connect: Connect) -> None:
+        queue = queue_of(DEFAULT)
+        listener = Listener(connect(), queue)
+        sender = connect()
+        described = [
+            ("task-1", "queue-1"),
+            ("task-2", ""),
+            ("", "queue-3"),
+            ("", ""),
+            ("täsk-5 €", "queue-1"),
+        ]
+
+        for number, (correlation_id, reply_to) in enumerate(described):
+            sender.publish(
+                DEFAULT,
+                body(number),
+                routing_key=queue.name,
+                headers={"hostname": "celery@web1"},
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+            )
+
+        assert listener.drain(len(described)) == list(range(len(described)))
+        got = [(message.correlation_id, message.reply_to) for message in listener.messages]
+        assert got == described
+        assert {message.headers["hostname"] for message in listener.messages} == {"celery@web1"}
+        assert {message.content_type for message in listener.messages} == {"application/json"}
 
     # -- several at once
 
@@ -290,6 +345,48 @@ class ConnectionContract:
 
         assert sender.unconfirmed(PATIENCE) == 0
 
+    # -- acknowledging
+
+    def test_what_was_delivered_comes_no_second_time(self, connect: Connect) -> None:
+        queue = kept_queue()
+        first = Listener(connect(), queue, acknowledges=True)
+        publish(connect(), DEFAULT, 1, 2, 3, routing_key=queue.name)
+        assert first.drain(3) == [1, 2, 3]
+
+        first.link.close()
+
+        second = Listener(connect(), queue, acknowledges=True)
+        publish(connect(), DEFAULT, 4, routing_key=queue.name)
+        assert second.drain(1) == [4]
+        second.link.close()
+        connect().delete_queue(queue.name)
+
+    def test_many_messages_are_acknowledged_as_they_are_delivered(self, connect: Connect) -> None:
+        queue = kept_queue()
+        first = Listener(connect(), queue, acknowledges=True)
+        sender = connect()
+
+        publish(sender, DEFAULT, *range(5000), routing_key=queue.name)
+
+        assert first.drain(5000) == list(range(5000))
+        first.link.close()
+        second = Listener(connect(), queue, acknowledges=True)
+        publish(sender, DEFAULT, 5000, routing_key=queue.name)
+        assert second.drain(1) == [5000]
+        second.link.close()
+        connect().delete_queue(queue.name)
+
+    def test_a_queue_that_outlives_its_link_keeps_what_comes_meanwhile(self, connect: Connect) -> None:
+        queue = kept_queue()
+        Listener(connect(), queue, acknowledges=True).link.close()
+
+        publish(connect(), DEFAULT, 1, 2, routing_key=queue.name)
+
+        again = Listener(connect(), queue, acknowledges=True)
+        assert again.drain(2) == [1, 2]
+        again.link.close()
+        connect().delete_queue(queue.name)
+
     # -- the life of a link
 
     def test_a_link_that_published_nothing_waits_for_no_confirmation(self, connect: Connect) -> None:
@@ -330,6 +427,64 @@ class ConnectionContract:
             listener = Listener(clone, queue_of(news))
             publish(connect(), news, 1)
             assert listener.drain(1) == [1]
+
+    def test_a_queue_that_was_deleted_holds_nothing_any_more(self, connect: Connect) -> None:
+        queue = kept_queue()
+        Listener(connect(), queue).link.close()
+        sender = connect()
+        publish(sender, DEFAULT, 1, routing_key=queue.name)
+
+        sender.delete_queue(queue.name)
+        sender.delete_queue(queue.name)
+
+        again = Listener(connect(), queue)
+        publish(sender, DEFAULT, 2, routing_key=queue.name)
+        assert again.drain(1) == [2]
+        again.link.close()
+        sender.delete_queue(queue.name)
+
+
+class RedeliveryContract:
+    """For brokers that keep a message until it is acknowledged; Redis, and kombu in memory, do not."""
+
+    def test_what_a_callback_failed_on_comes_again_by_the_next_link_and_nothing_else_does(
+        self, connect: Connect
+    ) -> None:
+        queue = kept_queue()
+        first = Listener(connect(), queue, acknowledges=True)
+        publish(connect(), DEFAULT, 1, routing_key=queue.name)
+        assert first.drain(1) == [1]
+        first.failures = [RuntimeError("on purpose")]
+        publish(connect(), DEFAULT, *range(2, 7), routing_key=queue.name)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            first.drain(6)
+        # Which of them it was: brokers that kombu makes up have an order of their own.
+        (failed,) = {*range(1, 7)} - {*first.drain(5)}
+
+        first.link.close()
+
+        second = Listener(connect(), queue, acknowledges=True)
+        assert second.drain(1) == [failed]
+        publish(connect(), DEFAULT, 7, routing_key=queue.name)
+        assert second.drain(2) == [failed, 7]
+        second.link.close()
+        connect().delete_queue(queue.name)
+
+    def test_what_came_and_was_not_delivered_comes_again_by_the_next_link(self, connect: Connect) -> None:
+        queue = kept_queue()
+        first = Listener(connect(), queue, acknowledges=True)
+        publish(connect(), DEFAULT, *range(50), routing_key=queue.name)
+        first.failures = [RuntimeError("on purpose")]
+        with pytest.raises(RuntimeError, match="on purpose"):
+            first.drain(50)
+
+        first.link.close()
+
+        second = Listener(connect(), queue, acknowledges=True)
+        second.drain(50 - len(first.numbers))
+        assert sorted(first.numbers + second.numbers) == list(range(50))
+        second.link.close()
+        connect().delete_queue(queue.name)
 
 
 class OwnQueueContract:

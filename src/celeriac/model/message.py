@@ -20,6 +20,10 @@ class Message(NamedTuple):
     routing_key: str = ""
     #: Why the transport could not open it, if it could not; ``body`` is then what came.
     fault: str = ""
+    #: What a reply answers to: of a result, its task.
+    correlation_id: str = ""
+    #: The queue where a reply is awaited.
+    reply_to: str = ""
 
 
 class Exchange(NamedTuple):
@@ -47,6 +51,9 @@ class Queue(NamedTuple):
     expires: float | None = None
     #: How many messages may wait; beyond it the oldest are dropped.
     max_length: int | None = None
+    #: How long a message may be, in bytes: a longer one comes without its body, with a fault. None
+    #: leaves it to the transport.
+    max_bytes: int | None = None
 
 
 def topic_leads_to(pattern: str, routing_key: str) -> bool:

@@ -63,6 +63,8 @@ class AsyncConnection:
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         """Send one JSON message."""
         await self._run(
@@ -73,6 +75,8 @@ class AsyncConnection:
                 routing_key=routing_key,
                 headers=headers,
                 is_persistent=is_persistent,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
             )
         )
 
@@ -80,13 +84,21 @@ class AsyncConnection:
         """Return how many of the last published messages the broker has not confirmed yet."""
         return await self._run(partial(self._connection.unconfirmed, timeout))
 
-    async def subscribe(self, queue: Queue, deliver: Deliver) -> None:
-        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`, in the loop."""
+    async def subscribe(self, queue: Queue, deliver: Deliver, *, acknowledges: bool = False) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`, in the loop.
+
+        With ``acknowledges`` a message counts as taken once it is here, where nothing but the end
+        of the process can lose it.
+        """
 
         def keep(message: Message) -> None:
             self._waiting.append((deliver, message))
 
-        await self._run(partial(self._connection.subscribe, queue, keep))
+        await self._run(partial(self._connection.subscribe, queue, keep, acknowledges=acknowledges))
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue and what waits in it."""
+        await self._run(partial(self._connection.delete_queue, name))
 
     async def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""

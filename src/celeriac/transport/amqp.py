@@ -9,6 +9,7 @@ import logging
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from struct import Struct
 from time import monotonic
 from typing import Any, Final
@@ -18,8 +19,9 @@ from amqp.spec import Basic
 
 from celeriac.config import MIB, Settings
 from celeriac.errors import ConnectionLost
-from celeriac.model.message import Exchange, Message
-from celeriac.transport.amqp_frames import spell_properties, spell_publish
+from celeriac.model.message import Exchange, Message, Queue
+from celeriac.transport.amqp_consumer import AmqpConsumer
+from celeriac.transport.amqp_frames import cut_properties, spell_properties, spell_publish
 from celeriac.transport.base import Deliver
 from celeriac.transport.kombu import KombuConnection
 
@@ -37,13 +39,20 @@ _DELIVER: Final = Struct(">HH").pack(*Basic.Deliver)
 _ACK: Final = Struct(">HH").pack(*Basic.Ack)
 #: The number of a published message, and whether all before it are meant too.
 _CONFIRMED: Final = Struct(">QB")
+#: The number of a delivered message, and whether it is not the first try.
+_NUMBER: Final = Struct(">QB")
 #: In the header of a message: class and weight, then the size of its body, then the properties.
 _BODY_SIZE: Final = Struct(">4xQ")
 #: How messages are described, remembered: those of one node are all described alike.
 _MAX_DESCRIPTIONS: Final = 1024
 _MAX_DESCRIPTION_BYTES: Final = 1024
-#: Longer ones are thrown away as they come: no limit of ours allows a fraction of it.
+#: In the first byte of how a message is described: it names what it answers to, or where to reply.
+_IS_REPLY: Final = 0x06
+#: Longer ones are thrown away as they come, unless a queue says otherwise: no other limit of ours
+#: allows a fraction of it.
 _MAX_BODY_BYTES: Final = 8 * MIB
+#: What is this much short of a whole message is put together before it is looked at again.
+_LONG_BYTES: Final = MIB
 #: Messages published before answers are looked for: they must not fill the socket.
 _LOOK_AFTER: Final = 128
 
@@ -62,7 +71,7 @@ class AmqpConnection(KombuConnection):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._deliver_to: dict[tuple[int, bytes], Deliver] = {}
+        self._consumers: dict[tuple[int, bytes], AmqpConsumer] = {}
         self._descriptions: OrderedDict[bytes, _Description] = OrderedDict()
         self._publisher_id = 0
         self._published = 0
@@ -70,6 +79,9 @@ class AmqpConnection(KombuConnection):
         self._confirmed_early: set[int] = set()
         #: Bytes of a body that is too long, and still to be thrown away.
         self._unwanted = 0
+        #: The beginning of a long message, and how much of it there must be to go on.
+        self._growing: bytearray | None = None
+        self._needed = 0
         # py-amqp stumbles over properties that a peer spelled badly, if it is the one who reads them.
         odd = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError, struct.error)
         self._errors = (*self._errors, *odd)
@@ -89,6 +101,8 @@ class AmqpConnection(KombuConnection):
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         """Send one JSON message."""
         with self._translated():
@@ -99,7 +113,12 @@ class AmqpConnection(KombuConnection):
                 channel=channel.channel_id,
                 exchange=exchange.name,
                 routing_key=routing_key,
-                properties=spell_properties(headers or {}, is_persistent=is_persistent),
+                properties=spell_properties(
+                    headers or {},
+                    is_persistent=is_persistent,
+                    correlation_id=correlation_id,
+                    reply_to=reply_to,
+                ),
                 frame_bytes=link.frame_max,
             )
             self._published += 1
@@ -172,17 +191,33 @@ class AmqpConnection(KombuConnection):
     def _on_refused(self, tag: int, is_multiple: bool) -> None:  # noqa: ARG002
         raise ConnectionLost(f"the broker at {self.address} could not keep message {tag}")
 
-    def _consume(self, channel: Any, queue: Any, deliver: Deliver) -> None:
+    def _consume(
+        self, channel: Any, bound: Any, queue: Queue, deliver: Deliver, *, acknowledges: bool
+    ) -> None:
+        max_bytes = _MAX_BODY_BYTES if queue.max_bytes is None else queue.max_bytes
+        consumer = AmqpConsumer(channel, deliver, max_bytes=max_bytes, acknowledges=acknowledges)
+
         def receive(message: AmqpMessage) -> None:
             key = str(message.delivery_info["routing_key"])
             body = message.body
             body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
-            self._waiting.append((deliver, _message(body, _description(message), key)))
+            replies = [_text(message.properties.get(name)) for name in ("correlation_id", "reply_to")]
+            ours = _message(body, _description(message), key, *replies)
+            self._waiting.append((consumer.receiver(message.delivery_info["delivery_tag"]), ours))
 
         tag = f"celeriac.{queue.name}"
-        self._deliver_to[channel.channel_id, tag.encode()] = deliver
+        self._consumers[channel.channel_id, tag.encode()] = consumer
         # py-amqp takes by itself what comes while it waits for an answer of the broker.
-        queue.consume(tag, receive, no_ack=True)
+        bound.consume(tag, receive, no_ack=not acknowledges)
+
+    def _deliver(self) -> int:
+        try:
+            return super()._deliver()
+        finally:
+            # If the link is lost the next call says so, and the messages come again.
+            with suppress(ConnectionLost), self._translated():
+                for consumer in self._consumers.values():
+                    consumer.acknowledge()
 
     def _read(self, timeout: float | None) -> None:
         """Take what the socket has, waiting for the first bytes."""
@@ -199,7 +234,18 @@ class AmqpConnection(KombuConnection):
             # A sign of life for py-amqp, which does not see what is cut out here.
             link.bytes_recv += 1
             # What is incomplete waits where py-amqp looks for it, in case it reads next.
-            transport._read_buffer = self._take(bytes(transport._read_buffer) + data)  # noqa: SLF001
+            growing, self._growing = self._growing, None
+            if growing is transport._read_buffer and growing is not None:  # noqa: SLF001
+                growing += data
+                if len(growing) < self._needed:
+                    self._growing = growing
+                    return
+                data = b""
+            self._needed = 0
+            rest = self._take(bytes(transport._read_buffer) + data)  # noqa: SLF001
+            # Of a long message each piece would otherwise copy all those before it.
+            self._growing = bytearray(rest) if self._needed - len(rest) > _LONG_BYTES else None
+            transport._read_buffer = rest if self._growing is None else self._growing  # noqa: SLF001
 
     def _take(self, data: bytes) -> bytes:
         """Cut out every message that is complete, and return the rest."""
@@ -219,7 +265,7 @@ class AmqpConnection(KombuConnection):
                 self._on_confirmed(tag, bool(is_multiple))
                 start = end
             elif kind == _METHOD and data.startswith(_DELIVER, begin):
-                delivery = self._delivery(data, begin, end, channel)
+                delivery = self._delivery(data, start, end, channel)
                 if delivery is None:
                     break
                 deliver, message, start = delivery
@@ -234,18 +280,30 @@ class AmqpConnection(KombuConnection):
         return data[start:]
 
     def _delivery(
-        self, data: bytes, begin: int, end: int, channel: int
+        self, data: bytes, start: int, end: int, channel: int
     ) -> tuple[Deliver, Message, int] | None:
-        """Return one message with its receiver and where it ends; None if it is not all there."""
+        """Return one message with its receiver and where it ends; None if it is not all there.
+
+        Its first frame is from ``start`` to ``end``.
+        """
+        begin = start + _FRAME_START
         # RabbitMQ writes the frames of one message in one go, so nothing stands between them.
         try:
             _, _, length = _FRAME.unpack_from(data, end)
             header, end = end + _FRAME_START, end + _FRAME_REST + length
+            if end > len(data):
+                return None
             (missing,) = _BODY_SIZE.unpack_from(data, header)
             described = data[header + _BODY_SIZE.size : end - 1]
-            is_too_long = missing > _MAX_BODY_BYTES
-            if is_too_long and end <= len(data):
+            tag_at = begin + len(_DELIVER)
+            tag_end = tag_at + 1 + data[tag_at]
+            consumer = self._consumers[channel, data[tag_at + 1 : tag_end]]
+            is_too_long = missing > consumer.max_bytes
+            if is_too_long:
                 self._unwanted, missing = missing, 0
+            if end + missing > len(data):
+                self._needed = end + missing - start
+                return None
             parts = []
             while missing > 0:
                 kind, _, length = _FRAME.unpack_from(data, end)
@@ -259,20 +317,24 @@ class AmqpConnection(KombuConnection):
             return None
         if end > len(data):
             return None
-        tag_at = begin + len(_DELIVER)
-        tag_end = tag_at + 1 + data[tag_at]
-        # The number of the delivery and whether it is a second one: nine bytes.
-        exchange_at = tag_end + 9
+        number, _ = _NUMBER.unpack_from(data, tag_end)
+        exchange_at = tag_end + _NUMBER.size
         key_at = exchange_at + 1 + data[exchange_at]
         routing_key = data[key_at + 1 : key_at + 1 + data[key_at]].decode("utf-8", "replace")
-        deliver = self._deliver_to[channel, data[tag_at + 1 : tag_end]]
-        if is_too_long:
-            return deliver, Message(b"", routing_key=routing_key, fault="body-size"), end
+        correlation_id = reply_to = ""
+        if described and described[0] & _IS_REPLY:
+            described, correlation_id, reply_to = cut_properties(described)
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return deliver, _message(body, self._describe(described), routing_key), end
+        message = _message(body, self._describe(described), routing_key, correlation_id, reply_to)
+        if is_too_long:
+            message = message._replace(fault="body-size")
+        return consumer.receiver(number), message, end
 
     def _describe(self, described: bytes) -> _Description:
-        """Return content type, encoding and headers out of the properties of a message."""
+        """Return content type, encoding and headers out of the properties of a message.
+
+        What differs from message to message is not in ``described``, so that it can be remembered.
+        """
         try:
             return self._descriptions[described]
         except KeyError:
@@ -301,6 +363,14 @@ def _description(message: AmqpMessage) -> _Description:
     )
 
 
-def _message(body: bytes, description: _Description, routing_key: str) -> Message:
+def _message(
+    body: bytes, description: _Description, routing_key: str, correlation_id: str, reply_to: str
+) -> Message:
     content_type, content_encoding, headers, fault = description
-    return Message(body, content_type, content_encoding, headers, routing_key, fault)
+    return Message(
+        body, content_type, content_encoding, headers, routing_key, fault, correlation_id, reply_to
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

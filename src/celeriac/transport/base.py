@@ -44,6 +44,8 @@ class Connection(Protocol):
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         """Send one JSON message. It has arrived once :meth:`unconfirmed` no longer counts it."""
 
@@ -54,11 +56,16 @@ class Connection(Protocol):
         many messages may or may not have arrived.
         """
 
-    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
+    def subscribe(self, queue: Queue, deliver: Deliver, *, acknowledges: bool = False) -> None:
         """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`.
 
-        On return the broker has confirmed: what is published from now on arrives.
+        On return the broker has confirmed: what is published from now on arrives. With
+        ``acknowledges`` a message counts as taken once ``deliver`` has returned; one that was
+        not taken comes again, after the link is lost or closed, if the queue outlives it.
         """
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue and what waits in it; who subscribed to it may lose the link."""
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message.

@@ -7,22 +7,27 @@ quicker ways of their own: :mod:`celeriac.transport.amqp`, :mod:`celeriac.transp
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import kombu
+import kombu.transport.virtual
 from kombu.exceptions import KombuError
 
-from celeriac.config import Settings, sanitize_url
+from celeriac.config import Settings
 from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured, NetworkError
+from celeriac.masking import sanitize_url
 from celeriac.model.message import Exchange, Message, Queue
 from celeriac.transport.base import Deliver
 
-__all__ = ["KombuConnection", "translated"]
+__all__ = ["KombuConnection", "Peer", "translated"]
 
 #: How often, within one heartbeat interval of the broker, a link that waits shows that it lives.
 _HEARTBEAT_RATE: Final = 4
+#: Messages that may be on their way to us before we acknowledge the first of them.
+_PREFETCH: Final = 1000
 #: What a broker says to who may not, or asked for what cannot be: to try again is no use.
 _REFUSALS: Final = frozenset(
     {
@@ -35,8 +40,18 @@ _REFUSALS: Final = frozenset(
 )
 
 
+class Peer(NamedTuple):
+    """What a link leads to, as messages and settings name it."""
+
+    name: str = "broker"
+    url: str = "broker_url"
+    options: str = "broker_transport_options"
+
+
 class KombuConnection:
     """One link to a broker through kombu."""
+
+    peer: ClassVar = Peer()
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -53,15 +68,17 @@ class KombuConnection:
             transport = self._kombu.transport
         except (KeyError, ImportError) as error:
             raise ImproperlyConfigured(
-                f"broker_url {self.address!r} names a transport that is not here ({error}): "
+                f"{self.peer.url} {self.address!r} names a transport that is not here ({error}): "
                 "check its spelling, or install the library it needs"
             ) from error
         except ValueError:
             # Without what was raised: that may quote a password.
             raise ImproperlyConfigured(
-                f"broker_url {self.address!r} cannot be read: check its port, and spell what is special in "
-                "a password as %40 for @, %2F for / and so on"
+                f"{self.peer.url} {self.address!r} cannot be read: check its port, and spell what is special "
+                "in a password as %40 for @, %2F for / and so on"
             ) from None
+        except TypeError:
+            raise self._unusable() from None
         #: The family of the broker.
         self.driver: str = transport.driver_type
         #: The library that speaks to it.
@@ -92,11 +109,7 @@ class KombuConnection:
                     reraise_as_library_errors=False,
                 )
         except (ValueError, TypeError):
-            # Without what was raised: that may quote a part of a password.
-            raise ImproperlyConfigured(
-                f"broker {self.address} cannot be used: check its URL and broker_transport_options, such as "
-                "a database that is no number, or Sentinel without master_name"
-            ) from None
+            raise self._unusable() from None
 
     def publish(
         self,
@@ -106,8 +119,11 @@ class KombuConnection:
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         """Send one JSON message."""
+        replies = {"correlation_id": correlation_id, "reply_to": reply_to}
         with self._translated():
             channel = self._publishing_channel(exchange)
             message = channel.prepare_message(
@@ -116,7 +132,10 @@ class KombuConnection:
                 content_type="application/json",
                 content_encoding="utf-8",
                 headers=dict(headers or {}),
-                properties={"delivery_mode": 2 if is_persistent else 1},
+                properties={
+                    **{name: value for name, value in replies.items() if value},
+                    "delivery_mode": 2 if is_persistent else 1,
+                },
             )
             self._send(channel, message, exchange, routing_key)
 
@@ -124,8 +143,12 @@ class KombuConnection:
         """Return 0: here a message has arrived when publishing returns."""
         return 0
 
-    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
-        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`."""
+    def subscribe(self, queue: Queue, deliver: Deliver, *, acknowledges: bool = False) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`.
+
+        With ``acknowledges``, no more than a thousand messages may lie about that ``deliver``
+        failed on: the broker then waits for what becomes of them.
+        """
         with self._translated():
             # Celery: kombu's virtual transports know one queue for each exchange and channel,
             # so every subscription has a channel of its own.
@@ -142,7 +165,19 @@ class KombuConnection:
                 max_length=queue.max_length,
             )(channel)
             bound.declare()
-            self._consume(channel, bound, deliver)
+            if acknowledges:
+                channel.basic_qos(0, _PREFETCH, False)
+            self._consume(channel, bound, queue, deliver, acknowledges=acknowledges)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue and what waits in it."""
+        with self._translated():
+            channel = self._new_channel()
+            # Celery: kombu's virtual transports leave a queue alone that is bound by its name only.
+            if isinstance(channel, kombu.transport.virtual.Channel):
+                channel.queue_purge(name)
+            channel.queue_delete(name)
+            channel.close()
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
@@ -188,14 +223,29 @@ class KombuConnection:
         """Say whether to speak TLS, or with which options."""
         return self.settings.broker_use_ssl
 
-    def _consume(self, channel: Any, queue: Any, deliver: Deliver) -> None:  # noqa: ARG002
+    def _consume(
+        self,
+        channel: Any,  # noqa: ARG002
+        bound: Any,
+        queue: Queue,
+        deliver: Deliver,
+        *,
+        acknowledges: bool,
+    ) -> None:
         self._subscribers.append(deliver)
 
         def receive(message: Any) -> None:
             # Delivered later, by ourselves: what a callback raises is no word of the broker's library.
-            self._waiting.append((deliver, _to_message(message)))
+            ours = _to_message(message)
+            self._waiting.append((partial(settle, message) if acknowledges else deliver, ours))
 
-        queue.consume(f"celeriac.{queue.name}", receive, no_ack=True)
+        def settle(theirs: Any, message: Message) -> None:
+            deliver(message)
+            # If the link is lost the next call says so, and the message comes again.
+            with suppress(ConnectionLost), self._translated():
+                theirs.ack()
+
+        bound.consume(f"celeriac.{queue.name}", receive, no_ack=not acknowledges)
 
     def _send(self, channel: Any, message: Any, exchange: Exchange, routing_key: str) -> None:
         channel.basic_publish(message, exchange.name, routing_key)
@@ -213,16 +263,23 @@ class KombuConnection:
 
     # -- shared
 
-    def _new_kombu(self) -> Any:
+    def _new_kombu(self, url: str | None = None) -> Any:
         settings = self.settings
         return kombu.Connection(
-            settings.broker_url,
+            url or settings.broker_url,
             ssl=self._tls(),
             connect_timeout=settings.broker_connection_timeout,
             heartbeat=settings.broker_heartbeat,
             login_method=settings.broker_login_method,
             # A copy, because kombu writes into it.
             transport_options=self._options() | dict(settings.broker_transport_options),
+        )
+
+    def _unusable(self) -> ImproperlyConfigured:
+        # Without what was raised: that may quote a part of a password.
+        return ImproperlyConfigured(
+            f"{self.peer.name} {self.address} cannot be used: check its URL and {self.peer.options}, such as "
+            "a database that is no number, or Sentinel without master_name"
         )
 
     def _new_channel(self) -> Any:
@@ -270,18 +327,18 @@ class KombuConnection:
         except NetworkError:
             raise
         except self._errors as error:
-            ours = translated(error, self.address)
+            ours = translated(error, self.address, self.peer.name)
             if isinstance(ours, ConnectionLost):
                 self._lost = ours
             raise ours from error
 
 
-def translated(error: Exception, address: str) -> ConnectionLost | AccessRefused:
+def translated(error: Exception, address: str, peer: str = "broker") -> ConnectionLost | AccessRefused:
     """Return what a broker's library raised as an error of our own."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _REFUSALS:
-        return AccessRefused(f"the broker at {address} refused us: {_text(error)}")
-    return ConnectionLost(f"lost the broker at {address}: {_text(error)}")
+        return AccessRefused(f"the {peer} at {address} refused us: {_text(error)}")
+    return ConnectionLost(f"lost the {peer} at {address}: {_text(error)}")
 
 
 def _text(error: Exception) -> str:
@@ -304,4 +361,11 @@ def _to_message(message: Any) -> Message:
         str(message.content_encoding),
         message.headers if isinstance(message.headers, dict) else {},
         str((message.delivery_info or {}).get("routing_key", "")),
+        "",
+        *(_property(message, name) for name in ("correlation_id", "reply_to")),
     )
+
+
+def _property(message: Any, name: str) -> str:
+    value = (message.properties or {}).get(name)
+    return value if isinstance(value, str) else ""

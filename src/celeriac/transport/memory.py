@@ -5,7 +5,7 @@ heal and look into. For Celery in the same process use kombu's ``memory://``.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from threading import Condition
 from time import monotonic
 from types import TracebackType
@@ -33,6 +33,8 @@ class MemoryBroker:
         self.published: list[tuple[str, Message]] = []
         self._changed = Condition()
         self._queues: dict[str, tuple[Queue, deque[Message]]] = {}
+        #: By queue, what somebody has taken and not yet acknowledged.
+        self._held: dict[str, list[Message]] = {}
         #: Connections opened before the last cut are lost, as with a real broker.
         self._epoch = 0
 
@@ -44,7 +46,10 @@ class MemoryBroker:
         """Lose every link and every queue that is not durable; new links can be made at once."""
         with self._changed:
             self._epoch += 1
-            self._queues = {name: held for name, held in self._queues.items() if held[0].is_durable}
+            self._queues = {name: queue for name, queue in self._queues.items() if queue[0].is_durable}
+            for name in self._held:
+                self._give_back(name)
+            self._held.clear()
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -83,6 +88,7 @@ class MemoryBroker:
         """Remove a queue and what waits in it."""
         with self._changed:
             self._queues.pop(name, None)
+            self._held.pop(name, None)
 
     def send(self, exchange: Exchange, message: Message, epoch: int) -> None:
         """Put a message into every queue that its exchange and key lead to."""
@@ -94,8 +100,13 @@ class MemoryBroker:
                     waiting.append(message)
             self._changed.notify_all()
 
-    def take(self, names: list[str], epoch: int, timeout: float | None) -> list[tuple[str, Message]]:
-        """Return what waits in some queues, waiting up to ``timeout`` seconds for the first message."""
+    def take(
+        self, names: list[str], epoch: int, timeout: float | None, *, held: Collection[str] = ()
+    ) -> list[tuple[str, Message]]:
+        """Return what waits in some queues, waiting up to ``timeout`` seconds for the first message.
+
+        What was in those of them that are ``held`` goes back there, unless it is acknowledged.
+        """
         deadline = None if timeout is None else monotonic() + timeout
         with self._changed:
             while True:
@@ -103,8 +114,31 @@ class MemoryBroker:
                 taken = [(name, message) for name in names for message in self._empty(name)]
                 left = None if deadline is None else deadline - monotonic()
                 if taken or (left is not None and left <= 0):
+                    for name, message in taken:
+                        if name in held:
+                            self._held.setdefault(name, []).append(message)
                     return taken
                 self._changed.wait(left)
+
+    def acknowledge(self, name: str, message: Message, epoch: int) -> None:
+        """Forget a message that was held."""
+        with self._changed:
+            self._check(epoch)
+            # By identity: another that says the same is another.
+            self._held[name] = [each for each in self._held.get(name, ()) if each is not message]
+
+    def give_back(self, names: list[str], epoch: int) -> None:
+        """Put what is held of some queues back into them, in front of all else."""
+        with self._changed:
+            if epoch == self._epoch:
+                for name in names:
+                    self._give_back(name)
+                self._changed.notify_all()
+
+    def _give_back(self, name: str) -> None:
+        if name in self._queues:
+            self._queues[name][1].extendleft(reversed(self._held.get(name, [])))
+        self._held[name] = []
 
     def _empty(self, name: str) -> list[Message]:
         _, waiting = self._queues.get(name, (None, deque[Message]()))
@@ -128,6 +162,8 @@ class MemoryConnection:
         self.broker = broker
         self._epoch: int | None = None
         self._subscriptions: dict[str, tuple[Queue, Deliver]] = {}
+        #: The queues whose messages are acknowledged.
+        self._acknowledged: set[str] = set()
         self._waiting: deque[tuple[str, Message]] = deque()
 
     @property
@@ -147,37 +183,62 @@ class MemoryConnection:
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,  # noqa: ARG002  (nothing here outlives the process)
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         """Put one message into the queues it leads to."""
-        message = Message(body, headers=dict(headers or {}), routing_key=routing_key)
+        message = Message(
+            body,
+            headers=dict(headers or {}),
+            routing_key=routing_key,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+        )
         self.broker.send(exchange, message, self._joined())
 
     def unconfirmed(self, timeout: float = 0.0) -> int:  # noqa: ARG002
         """Return 0: what is published has arrived."""
         return 0
 
-    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
-        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`."""
+    def subscribe(self, queue: Queue, deliver: Deliver, *, acknowledges: bool = False) -> None:
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`.
+
+        Of one queue that is acknowledged there may be one subscriber at a time.
+        """
         self.broker.declare(queue, self._joined())
         self._subscriptions[queue.name] = (queue, deliver)
+        if acknowledges:
+            self._acknowledged.add(queue.name)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue and what waits in it."""
+        self._joined()
+        self.broker.delete(name)
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         # An exception out of a callback leaves the messages after it here.
         if not self._waiting:
-            self._waiting.extend(self.broker.take(list(self._subscriptions), self._joined(), timeout))
+            names = list(self._subscriptions)
+            taken = self.broker.take(names, self._joined(), timeout, held=self._acknowledged)
+            self._waiting.extend(taken)
         delivered = len(self._waiting)
         for _ in range(delivered):
             name, message = self._waiting.popleft()
             self._subscriptions[name][1](message)
+            if name in self._acknowledged:
+                self.broker.acknowledge(name, message, self._joined())
         return delivered
 
     def close(self) -> None:
         """Leave, and take our own queues along."""
+        if self._epoch is not None:
+            self.broker.give_back(list(self._acknowledged), self._epoch)
         for queue, _ in self._subscriptions.values():
             if queue.is_auto_deleted or queue.is_exclusive:
                 self.broker.delete(queue.name)
         self._subscriptions.clear()
+        self._acknowledged.clear()
         self._waiting.clear()
 
     def clone(self) -> Self:

@@ -16,9 +16,9 @@ from celeriac.config import Settings
 from celeriac.errors import ConnectionLost, NetworkError, PeerError
 from celeriac.model.message import Exchange, Message, Queue, topic_leads_to
 from celeriac.transport.base import Deliver
-from celeriac.transport.kombu import KombuConnection
+from celeriac.transport.redis_dial import RedisDialer
 from celeriac.transport.redis_link import RedisLink, wait_for
-from celeriac.wire.envelope import unwrap, wrap
+from celeriac.wire.envelope import MAX_ENVELOPE_BYTES, correlation_of, envelope_bytes, unwrap, wrap
 
 __all__ = ["RedisConnection"]
 
@@ -95,10 +95,11 @@ class _Topics:
 class _List:
     """A socket that waits for one queue."""
 
-    def __init__(self, link: RedisLink, keys: list[str], deliver: Deliver) -> None:
+    def __init__(self, link: RedisLink, keys: list[str], deliver: Deliver, *, max_bytes: int) -> None:
         self.link = link
         self.keys = keys
         self._deliver = deliver
+        self._max_bytes = max_bytes
         self._asked_at: float | None = None
 
     def prepare(self) -> float:
@@ -115,10 +116,14 @@ class _List:
         """Return the messages in what was read, with who is to get them."""
         if replies:
             self._asked_at = None
-        return [(self._deliver, _opened(reply[1])) for reply in replies if reply is not None]
+        return [
+            (self._deliver, _opened(reply[1], max_bytes=self._max_bytes))
+            for reply in replies
+            if reply is not None
+        ]
 
 
-class RedisConnection(KombuConnection):
+class RedisConnection(RedisDialer):
     """One link to Redis or Sentinel: a socket to publish and ask, and one for each way to listen."""
 
     def __init__(self, settings: Settings) -> None:
@@ -127,7 +132,8 @@ class RedisConnection(KombuConnection):
         self._asking: RedisLink | None = None
         self._topics: _Topics | None = None
         self._lists: list[_List] = []
-        self._bindings: list[Queue] = []
+        #: The queues that end with us.
+        self._own: list[Queue] = []
         self._on_the_way = 0
 
     def open(self) -> None:
@@ -142,6 +148,8 @@ class RedisConnection(KombuConnection):
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         """Send one JSON message."""
         link = self._opened_link()
@@ -155,6 +163,8 @@ class RedisConnection(KombuConnection):
             headers=headers or {},
             delivery_tag=uuid4().hex,
             is_persistent=is_persistent,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
         )
         if exchange.type != "fanout":
             for name in self._queues_of(exchange, routing_key):
@@ -176,8 +186,12 @@ class RedisConnection(KombuConnection):
                 break
         return self._on_the_way
 
-    def subscribe(self, queue: Queue, deliver: Deliver) -> None:
-        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`."""
+    def subscribe(self, queue: Queue, deliver: Deliver, *, acknowledges: bool = False) -> None:  # noqa: ARG002
+        """Declare and bind a queue, and hand what comes to ``deliver``, within :meth:`drain`.
+
+        ``acknowledges`` changes nothing: Redis forgets a message when it gives it to us, so what
+        was on its way when a link is lost is lost with it.
+        """
         self._opened_link()
         if queue.exchange.type == "fanout":
             patterns = self._topic_names(queue.exchange, queue.routing_key.replace("#", "*"))
@@ -187,10 +201,17 @@ class RedisConnection(KombuConnection):
                 key = "" if has_patterns else queue.routing_key
                 self._waiting.extend(self._topics.add(pattern, key, deliver))
             return
-        self._ask("SADD", self._binding_key(queue.exchange), _binding(queue))
-        self._bindings.append(queue)
-        keys = [self._key(queue.name) + priority for priority in _PRIORITIES]
-        self._lists.append(_List(self._new_link(), keys, deliver))
+        if queue.exchange.name:  # the default exchange leads to every queue by its name
+            self._ask("SADD", self._binding_key(queue.exchange), _binding(queue))
+        if queue.is_auto_deleted or queue.is_exclusive:
+            self._own.append(queue)
+        max_bytes = MAX_ENVELOPE_BYTES if queue.max_bytes is None else envelope_bytes(queue.max_bytes)
+        self._lists.append(_List(self._new_link(), self._keys(queue.name), deliver, max_bytes=max_bytes))
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue and what waits in it; what led to it otherwise than by its name is left."""
+        self._opened_link()
+        self._ask("DEL", *self._keys(name))
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
@@ -208,7 +229,7 @@ class RedisConnection(KombuConnection):
             ready = wait_for([source.link for source in sources], wait)
             for source in sources:
                 if source.link in ready:
-                    self._waiting.extend(source.receive(source.link.read()))
+                    self._waiting.extend(source.receive(source.link.take()))
             if deadline is not None and monotonic() >= deadline:
                 break
         return self._deliver()
@@ -217,27 +238,20 @@ class RedisConnection(KombuConnection):
         """End the link; closing twice is fine, and no error comes out of it."""
         with suppress(NetworkError):
             self.unconfirmed(timeout=1.0)
-            for queue in self._bindings:
+            for queue in self._own:
                 self._ask("SREM", self._binding_key(queue.exchange), _binding(queue))
-                self._ask("DEL", *[self._key(queue.name) + priority for priority in _PRIORITIES])
-        self._bindings.clear()
+                self.delete_queue(queue.name)
+        self._own.clear()
         topics = [self._topics.link] if self._topics is not None else []
         for link in (self._asking, *topics, *(source.link for source in self._lists)):
             if link is not None:
                 link.close()
         self._asking, self._topics, self._lists = None, None, []
         self._waiting.clear()
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
         super().close()
-
-    def _options(self) -> dict[str, object]:
-        patience = self.settings.broker_connection_timeout
-        return {"socket_connect_timeout": patience, "socket_timeout": patience}
-
-    def _tls(self) -> bool | Mapping[str, object]:
-        chosen = self.settings.broker_use_ssl
-        is_wanted = chosen is True or self.settings.broker_url.startswith("rediss:")
-        # Celery: where no option is named, kombu speaks plain text, whatever the URL says.
-        return {"ssl_cert_reqs": "required"} if is_wanted and not isinstance(chosen, Mapping) else chosen
 
     # -- names, as kombu has them
 
@@ -254,6 +268,9 @@ class RedisConnection(KombuConnection):
 
     def _key(self, name: str) -> str:
         return f"{self._channel.global_keyprefix}{name}"
+
+    def _keys(self, queue: str) -> list[str]:
+        return [self._key(queue) + priority for priority in _PRIORITIES]
 
     def _binding_key(self, exchange: Exchange) -> str:
         return self._key(f"_kombu.binding.{exchange.name}")
@@ -277,15 +294,12 @@ class RedisConnection(KombuConnection):
 
     def _opened_link(self) -> RedisLink:
         if self._asking is None:
-            super().open()
             with self._translated():
-                # The channel holds every option of the URL and the settings, read by kombu.
-                self._channel = self._kombu.channel()
-            self._asking = self._new_link()
+                self._channel, self._asking = self._dial()
         return self._asking
 
     def _new_link(self) -> RedisLink:
-        return RedisLink(self._channel.pool, self.address)
+        return self._link(self._channel)
 
     def _ask(self, *command: str | bytes) -> Any:
         link = self._opened_link()
@@ -300,8 +314,8 @@ def _binding(queue: Queue) -> str:
     return _SEPARATOR.join((queue.routing_key, pattern, queue.name))
 
 
-def _opened(data: bytes) -> Message:
+def _opened(data: bytes, *, max_bytes: int = MAX_ENVELOPE_BYTES) -> Message:
     try:
-        return unwrap(data)
+        return unwrap(data, max_bytes=max_bytes)
     except PeerError as error:
-        return Message(data, fault=str(error))
+        return Message(data, fault=str(error), correlation_id=correlation_of(data))

@@ -1,18 +1,20 @@
 """One socket to Redis, with hiredis to parse what comes from it."""
 
-import select
 import socket
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import hiredis
 from redis.exceptions import RedisError
 
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.transport.kombu import translated
+from celeriac.transport.readiness import File, wait_readable
 
-__all__ = ["RedisLink", "wait_for"]
+__all__ = ["Command", "RedisLink", "wait_for"]
+
+Command = tuple[str | bytes | int, ...]
 
 _READ_BYTES: Final = 256 * 1024
 #: How long a command may wait to be written, and its answer to be read, before the link counts as lost.
@@ -20,24 +22,29 @@ _PATIENCE: Final = 10.0
 #: A link that said nothing for so long is asked whether it lives, and has so long to answer.
 _SILENCE, _ANSWER = 15.0, 5.0
 # Its types leave out that a command has any number of words.
-_pack: Callable[[tuple[str | bytes | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+_pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
 _NOTHING: Final = object()
 #: How Redis begins to say that we may not.
 _REFUSALS: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
 
 
 class RedisLink:
-    """A link of a pool, used directly: commands are written, answers read as they come."""
+    """A link as a pool makes them, used directly: commands are written, answers read as they come.
 
-    def __init__(self, pool: Any, address: str) -> None:
+    ``peer`` is what it leads to, in messages for people.
+    """
+
+    def __init__(self, pool: Any, address: str, peer: str = "broker") -> None:
         self.address = address
+        self.peer = peer
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         try:
             # redis-py signs in, selects the database and sets up TLS; then the socket is ours.
-            self._connection = pool.make_connection()
+            # Not made by the pool itself, which counts how many it ever made.
+            self._connection = pool.connection_class(**pool.connection_kwargs)
             self._connection.connect()
         except (RedisError, OSError) as error:
-            raise translated(error, address) from error
+            raise translated(error, address, peer) from error
         self._socket: socket.socket = self._connection._sock  # noqa: SLF001
         self._socket.settimeout(_PATIENCE)
         self._heard_at = monotonic()
@@ -49,46 +56,55 @@ class RedisLink:
 
     def send(self, *command: str | bytes | int) -> None:
         """Write one command, without waiting for its answer."""
-        try:
-            self._socket.sendall(_pack(command))
-        except OSError as error:
-            raise translated(error, self.address) from error
+        self._write(_pack(command))
 
     def read(self, timeout: float = 0.0) -> list[Any]:
         """Take what the socket has, waiting up to ``timeout`` seconds; return the answers in it."""
-        if not wait_for([self], timeout):
-            return []
+        return self.take() if wait_for([self], timeout) else []
+
+    def take(self) -> list[Any]:
+        """Take what the socket has, for who knows that it has something; return the answers in it."""
         try:
             data = self._socket.recv(_READ_BYTES)
         except OSError as error:
-            raise translated(error, self.address) from error
+            raise translated(error, self.address, self.peer) from error
         if not data:
-            raise ConnectionLost(f"lost the broker at {self.address}: it closed the link")
+            raise self._lost("it closed the link")
         self._heard_at, self._asked_at = monotonic(), None
         return self._parse(data)
 
     def ask(self, *command: str | bytes | int) -> Any:
         """Write one command and return its answer; nothing else may be on its way."""
-        self.send(*command)
-        deadline = monotonic() + _PATIENCE
-        while (left := deadline - monotonic()) > 0:
-            answers = self.read(left)
-            if answers:
-                return answers[0]
-        raise ConnectionLost(f"lost the broker at {self.address}: it did not answer in {_PATIENCE:.0f} s")
+        return self.exchange([command], timeout=_PATIENCE)[0]
+
+    def exchange(self, commands: Sequence[Command], *, timeout: float) -> list[Any]:
+        """Write commands in one go and return their answers; nothing else may be on its way."""
+        deadline = monotonic() + timeout
+        # At no time at all a socket would not wait, and say so in another way.
+        self._socket.settimeout(max(timeout, 0.001))
+        self._write(b"".join([_pack(command) for command in commands]))
+        answers: list[Any] = []
+        while len(answers) < len(commands):
+            left = deadline - monotonic()
+            if left <= 0:
+                raise self._lost(f"it did not answer in {timeout:.3g} s")
+            # What the server says unasked is no answer.
+            answers += [reply for reply in self.read(left) if type(reply) is not hiredis.PushNotification]
+        return answers
 
     def show_life(self) -> float:
         """Ask a silent link whether it lives, and return how long to wait before asking again."""
         now = monotonic()
+        due = self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _ANSWER
+        if now < due:
+            return due - now
         if wait_for([self], 0.0):
             return 0.0  # something is there to be read: who did not read it was us
-        if self._asked_at is not None and now - self._asked_at >= _ANSWER:
-            raise ConnectionLost(f"lost the broker at {self.address}: it has been silent")
-        if self._asked_at is None and now - self._heard_at >= _SILENCE:
-            self.send("PING")
-            self._asked_at = now
-        due = self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _ANSWER
-        return max(0.0, due - now)
+        if self._asked_at is not None:
+            raise self._lost("it has been silent")
+        self.send("PING")
+        self._asked_at = now
+        return _ANSWER
 
     def idle_for(self) -> float:
         """Return how long ago it was heard."""
@@ -103,6 +119,16 @@ class RedisLink:
         """End the link."""
         self._connection.disconnect()
 
+    def abandon(self) -> None:
+        """Give the socket back without a word on it: after a fork it is still the parent's."""
+        self._socket.close()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise translated(error, self.address, self.peer) from error
+
     def _parse(self, data: bytes) -> list[Any]:
         self._reader.feed(data)
         answers = []
@@ -112,23 +138,23 @@ class RedisLink:
                     self._refuse(str(answer))
                 answers.append(answer)
         except hiredis.ProtocolError as error:
-            raise ConnectionLost(f"lost the broker at {self.address}: {error}") from error
+            raise self._lost(str(error)) from error
         return answers
 
     def _refuse(self, text: str) -> None:
         if text.startswith(_REFUSALS):
-            raise AccessRefused(f"the broker at {self.address} refused us: {text}")
+            raise AccessRefused(f"the {self.peer} at {self.address} refused us: {text}")
         # READONLY after a fail-over, LOADING after a restart, OOM: a fresh link may do better.
-        raise ConnectionLost(f"lost the broker at {self.address}: {text}")
+        raise self._lost(text)
+
+    def _lost(self, text: str) -> ConnectionLost:
+        return ConnectionLost(f"lost the {self.peer} at {self.address}: {text}")
 
 
-def wait_for(links: Sequence[RedisLink], timeout: float) -> list[RedisLink]:
-    """Return the links that have something to read, waiting up to ``timeout`` seconds for one."""
-    unread = [link for link in links if link.has_unread()]
-    if unread:
-        return unread
-    poll = select.poll()
-    by_number = {link.fileno(): link for link in links}
-    for number in by_number:
-        poll.register(number, select.POLLIN)
-    return [by_number[number] for number, _ in poll.poll(timeout * 1000)]
+_File = TypeVar("_File", bound=File)
+
+
+def wait_for(files: Sequence[_File], timeout: float) -> list[_File]:
+    """Return those that have something to read, waiting up to ``timeout`` seconds for one."""
+    unread: list[_File] = [file for file in files if isinstance(file, RedisLink) and file.has_unread()]
+    return unread or wait_readable(files, timeout)

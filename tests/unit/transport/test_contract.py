@@ -18,12 +18,13 @@ from tests.contract import (
     ConnectionContract,
     Listener,
     OwnQueueContract,
+    RedeliveryContract,
     queue_of,
     some_exchange,
 )
 
 
-class TestMemoryBroker(ConnectionContract, OwnQueueContract):
+class TestMemoryBroker(ConnectionContract, OwnQueueContract, RedeliveryContract):
     """The broker of our own."""
 
     @pytest.fixture
