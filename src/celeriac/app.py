@@ -1,14 +1,15 @@
 """The facade: it assembles, and decides nothing."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from celeriac.config import Settings, sanitize_url
+from celeriac.config import Settings
 from celeriac.core.revoked import RevokedSet
 from celeriac.core.worker import Worker
+from celeriac.masking import sanitize_url
 from celeriac.node.async_receiver import AsyncEventReceiver
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
@@ -16,10 +17,15 @@ from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.identity import anonymous_name
 from celeriac.node.mailbox import Mailbox
 from celeriac.node.receiver import EventReceiver, Handler
+from celeriac.node.result import AsyncResult as Result
+from celeriac.node.result_set import ResultSet as Results
 from celeriac.node.state import State
 from celeriac.transport.base import Connection
 from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.event import Gate
+
+if TYPE_CHECKING:
+    from celeriac.node.backend import Backend
 
 __all__ = ["Celeriac", "Events"]
 
@@ -76,6 +82,27 @@ class Celeriac:
     def control(self) -> Control:
         """Commands to the nodes of the cluster."""
         return Control(self.connection, settings=self.conf, clock=self.clock, hostname=self.hostname)
+
+    @cached_property
+    def backend(self) -> "Backend":
+        """Where results are kept, by the setting ``result_backend``."""
+        from celeriac.node.backend import backend_for  # noqa: PLC0415 - only who wants results loads it
+
+        return backend_for(self.conf, self.connection)
+
+    def AsyncResult(self, id: str, parent: Result | None = None) -> Result:  # noqa: A002, N802
+        """Return the result of the task of this id; see :class:`~celeriac.node.result.AsyncResult`."""
+        return Result(id, backend=self.backend, control=self.control, parent=parent)
+
+    def ResultSet(self, results: Iterable[Result | str] = ()) -> Results:  # noqa: N802
+        """Return a set of results, or of those of the tasks of these ids; see :class:`ResultSet`."""
+        made = [self.AsyncResult(each) if isinstance(each, str) else each for each in results]
+        return Results(made, backend=self.backend)
+
+    def close(self) -> None:
+        """End what runs in the background; to use the app again starts it again."""
+        if "backend" in self.__dict__:
+            self.backend.close()
 
     def mailbox(
         self,

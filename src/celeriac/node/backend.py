@@ -1,0 +1,227 @@
+"""Result backends: where results are kept, and whose link brings them."""
+
+import atexit
+import os
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from threading import Semaphore
+from time import monotonic
+from typing import Final
+from weakref import WeakSet, finalize
+
+from celeriac.config import Settings
+from celeriac.core.backoff import Backoff
+from celeriac.errors import ConnectionLost, ImproperlyConfigured
+from celeriac.masking import sanitize_url
+from celeriac.model.result import ResultMeta, ResultTree
+from celeriac.model.states import EXCEPTION_STATES, PENDING, READY_STATES, SUCCESS
+from celeriac.node.consumer import BaseResultConsumer, Health
+from celeriac.node.drainer import Drainer, drainer_class
+from celeriac.node.waiting import AsyncBackendMixin
+from celeriac.transport.base import Connection
+from celeriac.transport.result_link import ResultLink
+from celeriac.wire.result import failure_of
+
+__all__ = ["Backend", "backend_for"]
+
+#: How long storing a result is tried: longer than a broker takes to restart.
+_STORE_PATIENCE: Final = 60.0
+
+#: How long "now" may take: one question and its answer.
+_NOW: Final = 1.0
+#: How many look for themselves at a time, each over a link of its own.
+_LOOKERS: Final = 4
+
+
+class Backend(AsyncBackendMixin):
+    """Where results are kept. Threads and greenlets may share one; a forked child begins anew in it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._processes: dict[int, _Process] = {}
+        _open_backends.add(self)
+
+    # -- what a kind of backend has to say
+
+    @abstractmethod
+    def _new_link(self) -> ResultLink:
+        """Return a link over which results come."""
+
+    @abstractmethod
+    def _write(self, meta: ResultMeta, *, reply_to: str, correlation_id: str, timeout: float) -> bool:
+        """Store a result, or raise ConnectionLost; return whether it is there now."""
+
+    @abstractmethod
+    def forget(self, task_id: str) -> None:
+        """Delete what is stored of a task."""
+
+    # -- reading
+
+    def look(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta] | None:
+        """Return what is known of these tasks: most results that are asked for are there already."""
+        if not task_ids or timeout == 0:
+            return self._looked(task_ids, _NOW)
+        process = self._process()
+        # A thousand who come at once must not make a thousand links.
+        if process.consumer.is_down or not process.lookers.acquire(blocking=False):
+            return None
+        try:
+            return self._looked(task_ids, timeout)
+        finally:
+            process.lookers.release()
+
+    def _looked(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta]:
+        longest = self.settings.broker_connection_timeout
+        try:
+            return self.read(task_ids, timeout=longest if timeout is None else min(longest, timeout))
+        except ConnectionLost:
+            return {}  # the consumer comes back by itself, and looks then
+
+    def get_task_meta(self, task_id: str) -> ResultMeta:
+        """Return what is known of a task now; PENDING if nothing is."""
+        return self.get_task_metas([task_id])[task_id]
+
+    def get_task_metas(self, task_ids: Sequence[str]) -> dict[str, ResultMeta]:
+        """Return what is known of several tasks now, with one question."""
+        found = self.read(task_ids, timeout=self.settings.broker_connection_timeout)
+        return {task_id: found.get(task_id) or ResultMeta(task_id, PENDING) for task_id in task_ids}
+
+    # -- writing
+
+    def store_result(
+        self,
+        task_id: str,
+        result: object,
+        state: str = SUCCESS,
+        *,
+        traceback: str | None = None,
+        children: Sequence[ResultTree] = (),
+        parent_id: str | None = None,
+        group_id: str | None = None,
+        reply_to: str = "",
+        correlation_id: str = "",
+        timeout: float = _STORE_PATIENCE,
+    ) -> bool:
+        """Store how a task is or how it ended, so that Celery's clients can read it too.
+
+        In RETRY, FAILURE and REVOKED ``result`` is the exception, or a ``Failure``. Tried again for
+        ``timeout`` seconds while the store is away; then ConnectionLost is raised, so what returns is
+        stored. Returns False if nothing was: a stored SUCCESS stands, and with ``rpc://`` somebody must
+        be named to send it to.
+        """
+        if state in EXCEPTION_STATES and isinstance(result, BaseException):
+            result = failure_of(result)
+        meta = ResultMeta(
+            task_id,
+            state,
+            result,
+            traceback,
+            tuple(children),
+            datetime.now(UTC).isoformat() if state in READY_STATES else None,
+            parent_id,
+            group_id,
+        )
+        deadline = monotonic() + timeout
+        backoff = self._new_backoff()
+        while True:
+            left = deadline - monotonic()
+            try:
+                return self._write(
+                    meta, reply_to=reply_to, correlation_id=correlation_id or task_id, timeout=max(left, 0.0)
+                )
+            except ConnectionLost:
+                wait = backoff.next()
+                if monotonic() + wait >= deadline:
+                    raise
+            self._pause(wait)
+
+    # -- the process we are in
+
+    @property
+    def consumer(self) -> BaseResultConsumer:
+        """The consumer of this process."""
+        return self._process().consumer
+
+    def drainer(self) -> Drainer:
+        """Return the drainer that is right where this is called from, draining."""
+        drainer = self._drainer()
+        drainer.start()
+        return drainer
+
+    def health(self) -> Health:
+        """Return how the way to results is, for people."""
+        return self.consumer.health()
+
+    def close(self) -> None:
+        """End the links and what runs in the background; to wait again starts both again."""
+        process = self._processes.pop(os.getpid(), None)
+        if process is not None:
+            process.consumer.stop()
+
+    def _drainer(self) -> Drainer:
+        return self._process().drainer(drainer_class(self.settings.result_drainer))
+
+    def _process(self) -> "_Process":
+        pid = os.getpid()
+        process = self._processes.get(pid)
+        if process is None:
+            consumer = BaseResultConsumer(self._new_link(), settings=self.settings)
+            # What the parents had stays in the table, unused: to end it would end the parents' links.
+            process = self._processes.setdefault(pid, _Process(consumer))
+            if process.consumer is consumer:
+                finalize(self, consumer.stop_soon).atexit = False
+        return process
+
+    def _new_backoff(self) -> Backoff:
+        settings = self.settings
+        return Backoff(base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random.random)
+
+    def _pause(self, seconds: float) -> None:
+        self._drainer().runtime.flag().wait(seconds)
+
+
+class _Process:
+    """What belongs to one process: the link, and who drains it."""
+
+    def __init__(self, consumer: BaseResultConsumer) -> None:
+        self.consumer = consumer
+        self.lookers = Semaphore(_LOOKERS)
+        self._drainers: dict[type[Drainer], Drainer] = {}
+
+    def drainer(self, kind: type[Drainer]) -> Drainer:
+        found = self._drainers.get(kind)
+        return found or self._drainers.setdefault(kind, kind(self.consumer))
+
+
+def backend_for(settings: Settings, connect: Callable[[], Connection]) -> Backend:
+    """Return the backend that the settings name; ``connect`` makes a link to the broker."""
+    url = settings.result_backend
+    if url is None:
+        raise ImproperlyConfigured(
+            "no result backend is set, so there are no results to wait for; set result_backend to where "
+            "the workers store them, such as redis://127.0.0.1:6379/0, or to rpc://"
+        )
+    scheme = url.partition("://")[0]
+    if scheme == "rpc":
+        from celeriac.node.rpc_backend import RpcBackend  # noqa: PLC0415 - only who waits loads it
+
+        return RpcBackend(settings, connect)
+    if scheme in {"redis", "rediss", "redis+socket", "sentinel"}:
+        from celeriac.node.redis_backend import RedisBackend  # noqa: PLC0415 - only who waits loads it
+
+        return RedisBackend(settings)
+    raise ImproperlyConfigured(
+        f"result_backend is {sanitize_url(url)!r}; use redis://, rediss://, redis+socket://, sentinel:// or rpc://"
+    )
+
+
+#: Those whose links are to end before the interpreter does.
+_open_backends: WeakSet[Backend] = WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for backend in list(_open_backends):
+        backend.close()

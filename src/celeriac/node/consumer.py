@@ -1,0 +1,338 @@
+"""The one owner of the link over which results come, for all who wait in a process."""
+
+import logging
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from time import monotonic
+from typing import Final, NamedTuple
+
+from celeriac.config import Settings
+from celeriac.core.backoff import Backoff
+from celeriac.core.waiting import Deliver, Effect, Expire, Read, Subscribe, Unsubscribe, WaitingList
+from celeriac.errors import AccessRefused, NetworkError
+from celeriac.model.result import ResultMeta
+from celeriac.node.slot import Slot
+from celeriac.runtime.base import Flag, Runtime, Spawned
+from celeriac.transport.result_link import Arrived, Confirmed, News, ResultLink
+
+__all__ = ["BaseResultConsumer", "Health"]
+
+logger = logging.getLogger(__name__)
+
+#: How long one turn waits at most. Nothing depends on it: whoever wants something interrupts.
+_LONGEST_TURN: Final = 15.0
+#: The same while there is no link, and nobody who needs one.
+_IDLE_TURN: Final = 1.0
+#: A link that lived this long was good: the next loss begins with short waits again.
+_GOOD_AFTER: Final = 5.0
+#: How long a clean end may take.
+_FAREWELL: Final = 2.0
+
+
+class Health(NamedTuple):
+    """How the link to the results is."""
+
+    #: ``down``, ``resync`` (back, and catching up) or ``up``.
+    phase: str
+    #: Why it is not up, if something went wrong.
+    last_error: str | None
+    #: Tries to come back since it was last good.
+    attempts: int
+    #: Tasks and waiters at present.
+    watched: int
+    waiters: int
+
+
+class BaseResultConsumer:
+    """Drains results from a link, and hands each to those who wait for it.
+
+    The link decides where results come from; a subclass may look at all that comes by overriding
+    :meth:`on_state_change`. Only one thread or greenlet, that of a drainer, uses the link. All
+    others go through a lock that is never held while something is awaited. No trouble of the link
+    reaches a waiter, unless to try again is no use; then everybody who waits is told, and the
+    next who waits makes it try again.
+    """
+
+    def __init__(self, link: ResultLink, *, settings: Settings) -> None:
+        self._link = link
+        self._waiting = WaitingList(random=random.random, has_store=link.has_store)
+        self._backoff = Backoff(
+            base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random.random
+        )
+        self._mutex = Lock()
+        #: What the link is to be asked, in the order that the rules decided it.
+        self._outgoing: deque[Subscribe | Unsubscribe | Read] = deque()
+        #: Slots whose owners are gone; finalizers put them here, and may do no more.
+        self._dropped: deque[Slot] = deque()
+        self._is_up = False
+        self._up_since = self._retry_at = 0.0
+        self._last_error: NetworkError | None = None
+        #: Raised for who waits until the link is up.
+        self._up_flags: list[Flag] = []
+        self._is_draining = self._is_stopping = False
+        self._host: Spawned | None = None
+        self._pause: Flag | None = None
+
+    @property
+    def has_store(self) -> bool:
+        """Whether results can be read again."""
+        return self._link.has_store
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a link now."""
+        return self._is_up
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the link was lost, and is not back yet."""
+        return self._last_error is not None
+
+    # -- for drainers
+
+    def start(self, runtime: Runtime) -> None:
+        """Drain in the background, in a thread or greenlet of ``runtime``; starting twice is fine."""
+        with self._mutex:
+            if self._host is None and not self._is_stopping:
+                self._pause = runtime.flag()
+                self._host = runtime.spawn(self._run, name="celeriac-results")
+
+    def stop(self) -> None:
+        """End the link, and whatever runs in the background. Whoever still waits is told."""
+        self.stop_soon()
+        self._interrupt()
+        if self._host is not None:
+            self._host.join(_FAREWELL)
+
+    def stop_soon(self) -> None:
+        """Like :meth:`stop`, for finalizers: nothing is locked or awaited."""
+        self._is_stopping = True
+        self._link.interrupt()
+
+    def drain_events(self, timeout: float | None = None) -> None:
+        """Do one turn: ask what is to be asked, and hand out what comes within ``timeout`` seconds."""
+        longest = _LONGEST_TURN if timeout is None else timeout
+        with self.reconnect_on_error():
+            self._let_go()
+            if not self._is_up and not self._come_back(longest):
+                return
+            self._ask()
+            self._is_draining = True
+            # Looked at after saying that we drain: whoever adds to it from now on interrupts.
+            wait = 0.0 if self._outgoing or self._is_stopping else self._patience(longest)
+            news = self._link.drain(wait)
+            self._is_draining = False
+            self._take(news)
+
+    @contextmanager
+    def reconnect_on_error(self) -> Iterator[None]:
+        """Turn the loss of the link into another try, later each time it is lost again."""
+        try:
+            yield
+        except AccessRefused as error:
+            self._lose(error)
+            self._fail(error)
+        except NetworkError as error:
+            self._lose(error)
+
+    # -- for those who wait
+
+    def consume_from(
+        self, slot: Slot, task_ids: Iterable[str], *, deadline: float | None = None, peek: bool = False
+    ) -> None:
+        """Put what comes of these tasks into a slot; with ``peek`` what is stored already at once."""
+        with self._mutex:
+            slots = self._apply(
+                self._waiting.watch(slot, task_ids, now=monotonic(), deadline=deadline, peek=peek)
+            )
+        self._ring(slots)
+        self._interrupt()
+
+    def cancel_for(self, slot: Slot, task_ids: Iterable[str] | None = None) -> None:
+        """Put nothing more into a slot: of these tasks, or at all."""
+        with self._mutex:
+            self._apply(self._waiting.unwatch(slot, task_ids, now=monotonic()))
+        if self._is_draining and self._outgoing:
+            self._interrupt()
+
+    def drop(self, slot: Slot) -> None:
+        """Like :meth:`cancel_for`, for finalizers: nothing is locked or awaited."""
+        self._dropped.append(slot)
+        self._link.interrupt()
+
+    def on_state_change(self, meta: ResultMeta) -> None:
+        """Look at each state that came; called in the thread or greenlet that drains."""
+
+    def recall(self, task_id: str) -> ResultMeta | None:
+        """Return what is remembered of a task, where results come but once."""
+        with self._mutex:
+            return self._waiting.recall(task_id, monotonic())
+
+    def forget(self, task_id: str) -> None:
+        """Remember nothing more of a task."""
+        with self._mutex:
+            self._waiting.forget(task_id)
+
+    def wait_until_up(self, flag: Flag, timeout: float) -> bool:
+        """Wait until the link is up, and return whether it is; raises AccessRefused."""
+        deadline = monotonic() + timeout
+        earlier_error = self._last_error
+        self._up_flags.append(flag)
+        self._interrupt()
+        try:
+            while True:
+                flag.clear()
+                # Looked at after lowering the flag, so that nothing slips between the two.
+                if self._is_up:
+                    return True
+                error = self._last_error
+                if isinstance(error, AccessRefused) and error is not earlier_error:
+                    raise AccessRefused(str(error))
+                left = deadline - monotonic()
+                if left <= 0:
+                    return False
+                flag.wait(left)
+        finally:
+            self._up_flags.remove(flag)
+
+    def health(self) -> Health:
+        """Return how the link is, for people."""
+        with self._mutex:
+            waiting = self._waiting
+            error = self._last_error
+            return Health(
+                phase=waiting.phase,
+                last_error=None if error is None else str(error),
+                attempts=self._backoff.attempts,
+                watched=waiting.watched,
+                waiters=waiting.waiters,
+            )
+
+    # -- the loop
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            try:
+                self.drain_events()
+            except Exception:
+                # A fault of ours is nobody's loss: a fresh link, and what was missed is read again.
+                logger.exception("Draining results failed, and begins anew.")
+                with self.reconnect_on_error():
+                    raise NetworkError("draining results failed") from None
+        if self._is_up:
+            self._link.delete()
+        self._link.close()
+        self._fail(NetworkError("the result consumer was stopped; make another app to wait for results"))
+
+    def _come_back(self, longest: float) -> bool:
+        """Make the link again if it is time and somebody needs it; return whether it is up."""
+        now = monotonic()
+        is_needed = not self.has_store or self._waiting.watched > 0 or bool(self._up_flags)
+        wait = max(0.0, self._retry_at - now) if is_needed else _IDLE_TURN
+        if wait > 0 and self._pause is not None:
+            self._pause.clear()
+            if not self._is_stopping:
+                self._pause.wait(min(wait, longest))
+            return False
+        self._link.open()
+        with self._mutex:
+            self._outgoing.clear()
+            self._apply(self._waiting.connect(monotonic()))
+            self._is_up, self._up_since = True, monotonic()
+            self._last_error = None
+        for flag in list(self._up_flags):
+            flag.set()
+        return True
+
+    def _let_go(self) -> None:
+        while self._dropped:
+            slot = self._dropped.popleft()
+            with self._mutex:
+                self._apply(self._waiting.unwatch(slot, now=monotonic()))
+
+    def _ask(self) -> None:
+        while self._outgoing:
+            request = self._outgoing.popleft()
+            if isinstance(request, Subscribe):
+                self._link.subscribe(request.task_ids)
+            elif isinstance(request, Unsubscribe):
+                self._link.unsubscribe(request.task_ids)
+            else:
+                self._link.read(request.task_ids)
+
+    def _patience(self, longest: float) -> float:
+        with self._mutex:
+            next_at = self._waiting.next_at()
+        return longest if next_at is None else min(longest, max(0.0, next_at - monotonic()))
+
+    def _take(self, news: list[News]) -> None:
+        arrived = [each for each in news if isinstance(each, Arrived)]
+        confirmed = [each.task_ids for each in news if isinstance(each, Confirmed)]
+        for each in arrived:
+            try:
+                self.on_state_change(each.meta)
+            except Exception:
+                logger.exception("Looking at the state of task %s failed.", each.meta.task_id)
+        now = monotonic()
+        with self._mutex:
+            slots = self._apply(self._waiting.feed_all(arrived, now=now))
+            for task_ids in confirmed:
+                self._apply(self._waiting.confirm(task_ids, now=now))
+            slots += self._apply(self._waiting.tick(now))
+        self._ring(slots)
+
+    def _lose(self, error: NetworkError) -> None:
+        now = monotonic()
+        if self._is_up and now - self._up_since >= _GOOD_AFTER:
+            self._backoff.reset()
+        level = logging.WARNING if isinstance(error, AccessRefused) else logging.INFO
+        if self._is_up or self._last_error is None:
+            logger.log(level, "Results wait for their store: %s", error)
+        old, self._link = self._link, self._link.clone()
+        old.close()
+        with self._mutex:
+            self._is_up = self._is_draining = False
+            self._last_error = error
+            self._outgoing.clear()
+            self._apply(self._waiting.disconnect(now))
+        self._retry_at = monotonic() + self._backoff.next()
+
+    def _fail(self, error: NetworkError) -> None:
+        """Tell everybody who waits that it is no use."""
+        with self._mutex:
+            waiters, effects = self._waiting.dismiss()
+            self._apply(effects)
+        slots = [waiter for waiter in waiters if isinstance(waiter, Slot)]
+        for slot in slots:
+            slot.fail(error)
+        self._ring(slots)
+        for flag in list(self._up_flags):
+            flag.set()
+
+    def _apply(self, effects: list[Effect]) -> list[Slot]:
+        """Carry out what the rules decided, with the lock held; return the slots that got something."""
+        slots: list[Slot] = []
+        for effect in effects:
+            if isinstance(effect, Deliver):
+                slot = effect.waiter
+                if isinstance(slot, Slot) and slot.put(effect.meta):
+                    slots.append(slot)
+            elif not isinstance(effect, Expire):  # who waits looks at the time without us
+                self._outgoing.append(effect)
+        return slots
+
+    def _ring(self, slots: list[Slot]) -> None:
+        for slot in dict.fromkeys(slots):
+            try:
+                slot.ring()
+            except Exception:
+                logger.exception("A callback of a result failed.")
+
+    def _interrupt(self) -> None:
+        self._link.interrupt()
+        pause = self._pause
+        if pause is not None and not self._is_up:
+            pause.set()

@@ -1,0 +1,252 @@
+"""Many results at once."""
+
+from asyncio import to_thread
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from celeriac.model.result import ResultMeta
+from celeriac.node.result import AsyncResult, value_of
+from celeriac.node.waiting import Terms
+from celeriac.runtime.environment import environment
+
+if TYPE_CHECKING:
+    from celeriac.node.backend import Backend
+
+__all__ = ["Completed", "ResultSet"]
+
+
+class ResultSet:
+    """Results that are waited for together, in the order they were added; an empty one is fine.
+
+    ``for`` goes through them as they stand; ``async for`` and :meth:`as_completed` as they end.
+    """
+
+    def __init__(
+        self,
+        results: Iterable[AsyncResult] = (),
+        *,
+        backend: "Backend",
+        id: str | None = None,  # noqa: A002 - the name Celery gave it
+    ) -> None:
+        #: The id of the group, if they are one.
+        self.id = id
+        self._backend = backend
+        # By id: a result that was added twice is waited for once.
+        self._by_id: dict[str, AsyncResult] = {}
+        self.update(results)
+
+    @property
+    def results(self) -> list[AsyncResult]:
+        """The results in the set."""
+        return list(self._by_id.values())
+
+    def add(self, result: AsyncResult) -> None:
+        """Add a result; one that is in the set already changes nothing."""
+        self._by_id.setdefault(result.id, result)
+
+    def update(self, results: Iterable[AsyncResult]) -> None:
+        """Add results."""
+        for result in results:
+            self.add(result)
+
+    def remove(self, result: AsyncResult) -> None:
+        """Take a result out; KeyError if it is not in."""
+        del self._by_id[result.id]
+
+    def discard(self, result: AsyncResult) -> None:
+        """Take a result out, if it is in."""
+        self._by_id.pop(result.id, None)
+
+    # -- waiting
+
+    def join(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        interval: float | None = None,
+        callback: Callable[[str, Any], object] | None = None,
+        *,
+        on_message: Callable[[ResultMeta], object] | None = None,
+        on_interval: Callable[[], object] | None = None,
+    ) -> Any:
+        """Wait until all have ended, and return what they returned, in the order of the set.
+
+        ``timeout`` is for all of them together. With ``propagate`` the first that fails is raised as soon as
+        it fails. With ``callback`` each is handed over as ``callback(id, value)`` as it ends, and an empty
+        list is returned. Inside an event loop this gives an awaitable.
+        """
+        gathered = _Gathered(self, propagate=propagate, callback=callback)
+        terms = Terms(timeout, interval, on_message, on_interval)
+        if environment() == "asyncio":
+            return self._join_async(gathered, terms)
+        for _, meta in self._iter(terms):
+            gathered.add(meta)
+        return gathered.values()
+
+    get = join
+    join_native = join
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        gathered = _Gathered(self, propagate=True, callback=None)
+        return self._join_async(gathered, Terms()).__await__()
+
+    async def _join_async(self, gathered: "_Gathered", terms: Terms) -> list[Any]:
+        ended = self._iter_async(terms)
+        async with aclosing(ended):
+            async for _, meta in ended:
+                gathered.add(meta)
+        return gathered.values()
+
+    def iter_native(
+        self,
+        timeout: float | None = None,
+        interval: float | None = None,
+        on_message: Callable[[ResultMeta], object] | None = None,
+        on_interval: Callable[[], object] | None = None,
+    ) -> Iterator[tuple[str, ResultMeta]]:
+        """Yield the id of each task and how it ended, as they end; nothing for an empty set."""
+        return self._iter(Terms(timeout, interval, on_message, on_interval))
+
+    def _iter(self, terms: Terms) -> Iterator[tuple[str, ResultMeta]]:
+        known, pending = self._split()
+        yield from known
+        for task_id, meta in self._backend.iter_native(pending, terms):
+            self._by_id[task_id].receive(meta)
+            yield task_id, meta
+
+    async def _iter_async(self, terms: Terms) -> AsyncGenerator[tuple[str, ResultMeta]]:
+        known, pending = self._split()
+        for each in known:
+            yield each
+        ended = self._backend.iter_native_async(pending, terms)
+        async with aclosing(ended):
+            async for task_id, meta in ended:
+                self._by_id[task_id].receive(meta)
+                yield task_id, meta
+
+    def as_completed(self, timeout: float | None = None) -> "Completed":
+        """Return the results as they end, for ``for`` and for ``async for``."""
+        return Completed(self, Terms(timeout))
+
+    def __aiter__(self) -> AsyncIterator[AsyncResult]:
+        return aiter(self.as_completed())
+
+    # -- what is known now
+
+    def ready(self) -> bool:
+        """Say whether all have ended."""
+        return all(result.ready() for result in self._read())
+
+    def waiting(self) -> bool:
+        """Say whether one has not ended."""
+        return not self.ready()
+
+    def successful(self) -> bool:
+        """Say whether all have ended well."""
+        return all(result.successful() for result in self._read())
+
+    def failed(self) -> bool:
+        """Say whether one has failed."""
+        return any(result.failed() for result in self._read())
+
+    def completed_count(self) -> int:
+        """Return how many have ended well."""
+        return sum(result.successful() for result in self._read())
+
+    async def fetch(self) -> "ResultSet":
+        """Learn what is known of all now, without waiting for their ends."""
+        await to_thread(self._learn)
+        return self
+
+    # -- the tasks themselves
+
+    def forget(self) -> None:
+        """Delete all results, here and where they are stored."""
+        for result in self:
+            result.forget()
+
+    def revoke(self, *, terminate: bool = False, signal: str = "SIGTERM") -> None:
+        """Ask all workers not to run these tasks, or to end them."""
+        for result in self:
+            result.revoke(terminate=terminate, signal=signal)
+
+    def __iter__(self) -> Iterator[AsyncResult]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __getitem__(self, index: int) -> AsyncResult:
+        return self.results[index]
+
+    def __contains__(self, result: object) -> bool:
+        return isinstance(result, AsyncResult) and result.id in self._by_id
+
+    def __repr__(self) -> str:
+        return f"<ResultSet of {len(self)}{f', group {self.id}' if self.id else ''}>"
+
+    def _split(self) -> tuple[list[tuple[str, ResultMeta]], list[str]]:
+        """Return those whose end is known, and the ids of the others."""
+        known, pending = [], []
+        for task_id, result in self._by_id.items():
+            if result.is_pending:
+                pending.append(task_id)
+            else:
+                known.append((task_id, result.meta))
+        return known, pending
+
+    def _read(self) -> list[AsyncResult]:
+        """Learn what is known, with one question for all, and return the results."""
+        if environment() != "asyncio":
+            self._learn()
+        return self.results
+
+    def _learn(self) -> None:
+        pending = [result.id for result in self if result.is_pending]
+        metas = self._backend.get_task_metas(pending)
+        for task_id, meta in metas.items():
+            self._by_id[task_id].receive(meta)
+
+
+class Completed:
+    """Results as they end."""
+
+    def __init__(self, results: ResultSet, terms: Terms) -> None:
+        self._results = results
+        self._by_id = {result.id: result for result in results}
+        self._terms = terms
+
+    def __iter__(self) -> Iterator[AsyncResult]:
+        for task_id, _ in self._results._iter(self._terms):  # noqa: SLF001 - a part of the set
+            yield self._by_id[task_id]
+
+    async def __aiter__(self) -> AsyncGenerator[AsyncResult]:
+        ended = self._results._iter_async(self._terms)  # noqa: SLF001
+        async with aclosing(ended):
+            async for task_id, _ in ended:
+                yield self._by_id[task_id]
+
+
+class _Gathered:
+    """What the tasks of a set returned, so far."""
+
+    def __init__(
+        self, results: ResultSet, *, propagate: bool, callback: Callable[[str, Any], object] | None
+    ) -> None:
+        self._order = [result.id for result in results]
+        self._propagate = propagate
+        self._callback = callback
+        self._values: dict[str, Any] = {}
+
+    def add(self, meta: ResultMeta) -> None:
+        """Take how a task ended; raise it if it failed and failures are to be raised."""
+        value = value_of(meta, propagate=self._propagate)
+        if self._callback is not None:
+            self._callback(meta.task_id, value)
+        else:
+            self._values[meta.task_id] = value
+
+    def values(self) -> list[Any]:
+        """Return them in the order of the set."""
+        return [] if self._callback is not None else [self._values[task_id] for task_id in self._order]

@@ -1,0 +1,87 @@
+"""Results as messages to the client that sent the task."""
+
+import os
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from celeriac.config import Settings
+from celeriac.errors import CallerError, ConnectionLost
+from celeriac.model.result import ResultMeta
+from celeriac.node.backend import Backend
+from celeriac.node.drainer import AsyncioDrainer
+from celeriac.transport.base import Connection
+from celeriac.transport.result_link import ResultLink
+from celeriac.transport.rpc_results import RpcResultLink, RpcResultSender
+
+__all__ = ["RpcBackend"]
+
+
+class RpcBackend(Backend):
+    """Results that come as messages to one queue of this process, each but once.
+
+    A task is sent with :attr:`reply_to` in its message; only who sent it so can get its result.
+    """
+
+    def __init__(self, settings: Settings, connect: Callable[[], Connection]) -> None:
+        super().__init__(settings)
+        self._connect = connect
+        self._queues: dict[int, str] = {}
+        self._senders: dict[int, RpcResultSender] = {}
+
+    @property
+    def queue_name(self) -> str:
+        """The queue of this process; one of another process, or of an earlier start, is another."""
+        return self._queues.setdefault(os.getpid(), f"celeriac.reply.{uuid4().hex}")
+
+    @property
+    def reply_to(self) -> str:
+        """The queue of this process, declared: what is sent there from now on arrives.
+
+        Raises ConnectionLost if the broker cannot be reached now.
+        """
+        drainer = self.drainer()
+        patience = self.settings.broker_connection_timeout
+        if isinstance(drainer, AsyncioDrainer) and not self.consumer.is_up:
+            raise CallerError(
+                "the reply queue is not declared yet, and an event loop cannot wait for that; ask for it "
+                "before the loop starts, or: await asyncio.to_thread(getattr, app.backend, 'reply_to')"
+            )
+        if not self.consumer.wait_until_up(drainer.runtime.flag(), patience):
+            error = self.consumer.health().last_error
+            raise ConnectionLost(error or f"no link to the broker within {patience:g} s")
+        return self.queue_name
+
+    def read(self, task_ids: Sequence[str], *, timeout: float) -> dict[str, ResultMeta]:
+        """Return what has come of these tasks."""
+        drainer = self.drainer()
+        self.consumer.wait_until_up(drainer.runtime.flag(), timeout)
+        found = {task_id: self.consumer.recall(task_id) for task_id in task_ids}
+        return {task_id: meta for task_id, meta in found.items() if meta is not None}
+
+    def forget(self, task_id: str) -> None:
+        """Remember nothing more of a task."""
+        self.consumer.forget(task_id)
+
+    def close(self) -> None:
+        """End the links and the queue; to wait again starts with an empty one."""
+        super().close()
+        sender = self._senders.pop(os.getpid(), None)
+        if sender is not None:
+            sender.close()
+
+    def _new_link(self) -> ResultLink:
+        return RpcResultLink(self._connect(), queue_name=self.queue_name, settings=self.settings)
+
+    def _write(self, meta: ResultMeta, *, reply_to: str, correlation_id: str, timeout: float) -> bool:
+        if not reply_to:
+            return False
+        pid = os.getpid()
+        sender = self._senders.get(pid) or self._senders.setdefault(pid, RpcResultSender(self._connect()))
+        sender.send(
+            meta,
+            reply_to=reply_to,
+            correlation_id=correlation_id,
+            is_persistent=self.settings.result_persistent,
+            timeout=timeout,
+        )
+        return True

@@ -1,0 +1,1 @@
+"""Ways of waiting: threads, gevent, eventlet, asyncio."""
