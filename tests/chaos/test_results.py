@@ -1,0 +1,252 @@
+"""Everybody who waits gets the right result or a time-out, whatever is done to broker and store.
+
+A thousand wait at once in one program, and a program for each way there is, for tasks that a real
+Celery worker runs, while the server behind it all is killed and started again, twice.
+``HYPOTHESIS_PROFILE=long`` does it again and again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import Any, Self
+
+import pytest
+
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.peers import CeleryWorker
+from tests.live import PEER_APP, StartWorker, peer
+
+Server = RedisServer | RabbitServer
+
+WAYS = ("default", "gevent", "eventlet", "asyncio")
+#: In each way.
+WAITERS = 1000
+ROUNDS = 10 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
+#: How long each waits. Far more than needed; those wait it out whose task or result the kills took along.
+TIMEOUT = 60.0
+#: Far more than needed, for a busy machine.
+PATIENCE = 120.0
+#: When the server is killed: after so many results, of all ways together.
+KILLS = (400, 2000)
+MIB = 1024 * 1024
+
+
+class Program:
+    """A program beside us that is told things and says things, line by line."""
+
+    def __init__(self, *command: str, environment: dict[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            [*command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env=dict(os.environ) | (environment or {}) | {"PYTHONWARNINGS": "ignore"},
+        )
+        self._lines: Queue[str] = Queue()
+        Thread(target=self._read, daemon=True).start()
+
+    def tell(self, *lines: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("".join(f"{line}\n" for line in lines))
+        self._process.stdin.flush()
+
+    def next(self, patience: float = PATIENCE) -> Any:
+        """Return what it says next; None if it says nothing."""
+        try:
+            return json.loads(self._lines.get(timeout=patience))
+        except Empty:
+            return None
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+
+
+@pytest.fixture
+def lasting_redis() -> Iterator[RedisServer]:
+    """A Redis that has on its disk whatever it has confirmed."""
+    with RedisServer({"appendonly": "yes", "appendfsync": "always"}) as server:
+        yield server
+
+
+@pytest.fixture(params=["lasting_redis", "own_rabbit"], ids=["redis", "rpc"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("round_", range(ROUNDS))
+def test_a_thousand_in_each_way_get_their_own_result_or_time_out_and_nothing_is_left(
+    server: Server, celery_worker: StartWorker, round_: int
+) -> None:
+    backend = server.url if isinstance(server, RedisServer) else "rpc://"
+    python = peer("5.7" if round_ % 2 == 0 else "5.6")
+    worker = celery_worker(
+        python,
+        server.url,
+        backend=backend,
+        pool="threads",
+        concurrency=4,
+        events=False,
+        # Celery: a broker that is away while gossip restarts ends the worker.
+        arguments=["--without-gossip", "--without-mingle", "--without-heartbeat"],
+        environment={"PEERS_CAREFUL": "1"},
+    )
+    with (
+        Crowd(server.url, backend) as crowd,
+        kept_alive(worker),
+        Sender(python, server.url, backend) as sender,
+    ):
+        sender.send(crowd.tasks(range(400)))
+        crowd.wait_for(KILLS[0])
+        kill(server, worker)
+        sender.send(crowd.tasks(range(400, 950)))
+        crowd.wait_for(KILLS[1])
+        kill(server, worker)
+        # Last, so that no way is done before: a broker that is killed may not have noted who left it.
+        sender.send(crowd.tasks(range(950, WAITERS)))
+        reports = crowd.finish()
+
+    for way in WAYS:
+        print(way, reports[way])
+    for way, report in reports.items():
+        outcomes = report["outcomes"]
+        assert sum(outcomes.values()) == WAITERS, way
+        # Celery: a worker that cannot say that it took a task may store that as the task's failure.
+        assert set(outcomes) <= {"right", "time-out", "failed in the worker"}, (way, report["odd"])
+        assert outcomes["right"] >= WAITERS - 100, way
+        # Who timed out had no result to get.
+        assert report["lost"] == 0, way
+        assert report["watched"] == 0, way
+        before, after, closed = report["before"], report["after"], report["closed"]
+        # Those who look for themselves keep up to four links; there was one before.
+        assert after["files"] <= before["files"] + 4, way
+        assert closed["files"] < before["files"], way
+        assert after["threads"] == before["threads"], way
+        assert after["greenlets"] <= before["greenlets"] + 5, way
+        assert after["memory"] <= before["memory"] + 32 * MIB, way
+    assert leftovers(server) == 0
+
+
+class Crowd:
+    """The programs in which many wait, one for each way."""
+
+    def __init__(self, broker: str, backend: str) -> None:
+        told = {"broker": broker, "backend": backend, "waiters": WAITERS, "timeout": TIMEOUT}
+        self._programs = {
+            way: Program(sys.executable, "-m", "tests.waiters", json.dumps(told | {"way": way}))
+            for way in WAYS
+        }
+        self._reply_to = {way: program.next()["reply_to"] for way, program in self._programs.items()}
+        self._right = dict.fromkeys(WAYS, 0)
+        self._reports: dict[str, Any] = {}
+
+    def tasks(self, numbers: range) -> Iterator[list[Any]]:
+        """Return the tasks that some of those wait for, in all ways."""
+        for number in numbers:
+            for way in WAYS:
+                task_id = f"{way}-{number}"
+                yield ["peers.echo", [f"result of {task_id}", 0.005], task_id, self._reply_to[way]]
+
+    def wait_for(self, right: int) -> None:
+        """Wait until so many have their results, or all of some way have ended."""
+        while sum(self._right.values()) < right and len(self._reports) < len(WAYS):
+            for way in WAYS:
+                while self._listen(way, patience=0.01):
+                    pass
+
+    def finish(self) -> dict[str, Any]:
+        """Wait until all have ended, and return how."""
+        for way in WAYS:
+            while way not in self._reports:
+                assert self._listen(way, patience=PATIENCE), f"{way} says nothing"
+        return self._reports
+
+    def _listen(self, way: str, *, patience: float) -> bool:
+        news = None if way in self._reports else self._programs[way].next(patience)
+        if news is None:
+            return False
+        self._right[way] = news.get("right", self._right[way])
+        if "outcomes" in news:
+            self._reports[way] = news
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program in self._programs.values():
+            program.end()
+
+
+class Sender:
+    """A client of Celery's, in a program of its own."""
+
+    def __init__(self, python: Path, broker: str, backend: str) -> None:
+        environment = {"CELERY_BROKER_URL": broker, "CELERY_RESULT_BACKEND": backend}
+        self._program = Program(str(python), str(PEER_APP.parent / "sender.py"), environment=environment)
+        self._sent = 0
+
+    def send(self, tasks: Iterator[list[Any]]) -> None:
+        """Send tasks, and wait until they are sent."""
+        lines = [json.dumps(task) for task in tasks]
+        self._sent += len(lines)
+        self._program.tell(*lines, "")
+        assert self._program.next(PATIENCE) == self._sent
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.end()
+
+
+def kill(server: Server, worker: CeleryWorker) -> None:
+    """Kill a server with its connections and all that it has not written, and start it again."""
+    server.kill()
+    server.start()
+    if isinstance(server, RabbitServer):
+        # Celery: a worker looks for its broker ever more rarely, and this one takes seconds to start.
+        worker.kill()
+
+
+@contextmanager
+def kept_alive(worker: CeleryWorker) -> Iterator[None]:
+    """Start a worker again whenever it ends, as supervisors do: Celery's may, when its broker is killed."""
+    stopping = Event()
+
+    def keep() -> None:
+        while not stopping.wait(0.2):
+            if not worker.is_alive:
+                worker.start()
+
+    keeper = Thread(target=keep)
+    keeper.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        keeper.join()
+
+
+def leftovers(server: Server) -> int:
+    """Return how many subscriptions or queues of those who waited there are."""
+    if isinstance(server, RedisServer):
+        with server.client() as client:
+            return len(client.pubsub_channels("celery-task-meta-*"))
+    return server.ctl("list_queues", "name").count("celeriac.reply")

@@ -1,0 +1,175 @@
+"""A program in which many wait for results at once, in one of the ways there are.
+
+It is told how as JSON, and says as JSON lines that all wait, how far they are, and how each wait
+ended; then what the program holds of the system before, after, and after closing.
+"""
+
+import gc
+import json
+import os
+import sys
+from collections import Counter
+from typing import Any
+
+#: How often it says how far it is.
+EVERY = 50
+
+
+def main() -> None:
+    """Wait as told."""
+    told = json.loads(sys.argv[1])
+    if told["way"] == "gevent":
+        from gevent import monkey  # noqa: PLC0415
+
+        monkey.patch_all()
+    elif told["way"] == "eventlet":
+        import eventlet  # noqa: PLC0415
+
+        eventlet.monkey_patch()
+    Waiters(**told).run()
+
+
+class Waiters:
+    """Those who wait, each for a task of its own, and what became of them."""
+
+    def __init__(self, way: str, broker: str, backend: str, waiters: int, timeout: float) -> None:
+        from celeriac import Celeriac  # noqa: PLC0415 - after patching, as programs do
+
+        self.way = way
+        self.app = Celeriac(broker, backend=backend, result_drainer=None)
+        self.ids = [f"{way}-{number}" for number in range(waiters)]
+        self.timeout = timeout
+        self.outcomes: Counter[str] = Counter()
+        self.odd: list[str] = []
+        self.late: list[str] = []
+
+    def run(self) -> None:
+        """Wait, and say how it went."""
+        self._try_once()
+        before = self._held()
+        reply_to = getattr(self.app.backend, "reply_to", "")
+        say(waiting=len(self.ids), reply_to=reply_to)
+        getattr(self, f"_wait_in_{self.way}")()
+        lost = self._stored_all_the_same()
+        after = self._held()
+        watched = self.app.backend.health().watched
+        self.app.close()
+        say(
+            outcomes=dict(self.outcomes),
+            odd=self.odd[:5],
+            lost=lost,
+            watched=watched,
+            before=before,
+            after=after,
+            closed=self._held(),
+        )
+
+    # -- ways of waiting
+
+    def _wait_in_default(self) -> None:
+        from threading import Thread  # noqa: PLC0415
+
+        threads = [Thread(target=self._wait, args=(task_id,)) for task_id in self.ids]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _wait_in_gevent(self) -> None:
+        import gevent  # noqa: PLC0415
+
+        gevent.joinall([gevent.spawn(self._wait, task_id) for task_id in self.ids])
+
+    def _wait_in_eventlet(self) -> None:
+        import eventlet  # noqa: PLC0415
+
+        pool = eventlet.GreenPool(len(self.ids))
+        for task_id in self.ids:
+            pool.spawn(self._wait, task_id)
+        pool.waitall()
+
+    def _wait_in_asyncio(self) -> None:
+        import asyncio  # noqa: PLC0415
+
+        async def wait(task_id: str) -> None:
+            try:
+                self._note(task_id, await self.app.AsyncResult(task_id).get(timeout=self.timeout))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+                self._note_error(task_id, error)
+
+        async def wait_for_all() -> None:
+            await asyncio.gather(*(wait(task_id) for task_id in self.ids))
+
+        asyncio.run(wait_for_all())
+
+    def _wait(self, task_id: str) -> None:
+        try:
+            self._note(task_id, self.app.AsyncResult(task_id).get(timeout=self.timeout))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            self._note_error(task_id, error)
+
+    # -- what became of them
+
+    def _note(self, task_id: str, value: Any) -> None:
+        is_right = value == f"result of {task_id}"
+        self.outcomes["right" if is_right else "wrong"] += 1
+        if not is_right:
+            self.odd.append(f"{task_id}: {value!r}")
+        elif self.outcomes["right"] % EVERY == 0:
+            say(right=self.outcomes["right"])
+
+    def _note_error(self, task_id: str, error: Exception) -> None:
+        from celeriac.errors import RemoteError, ResultTimeout  # noqa: PLC0415
+
+        if isinstance(error, ResultTimeout) and task_id in str(error):
+            self.outcomes["time-out"] += 1
+            self.late.append(task_id)
+        elif isinstance(error, RemoteError) and error.task_id == task_id and "Connection" in error.exc_type:
+            self.outcomes["failed in the worker"] += 1
+        else:
+            self.outcomes["error"] += 1
+            self.odd.append(f"{task_id}: {error!r}")
+
+    def _stored_all_the_same(self) -> int:
+        """Return how many of those whose time passed had a result in the store; all but the last moment."""
+        if not self.late:
+            return 0
+        return sum(meta.is_ready for meta in self.app.backend.read(self.late, timeout=10).values())
+
+    # -- what the program holds
+
+    def _try_once(self) -> None:
+        """Do once what will be done often, so that what is made once is there."""
+        ids, self.ids, timeout, self.timeout = self.ids, ["nobody"], self.timeout, 1.0
+        getattr(self, f"_wait_in_{self.way}")()
+        self.ids, self.timeout, self.late = ids, timeout, []
+        self.outcomes.clear()
+
+    def _held(self) -> dict[str, int]:
+        import threading  # noqa: PLC0415
+
+        import psutil  # noqa: PLC0415
+
+        gc.collect()
+        process = psutil.Process(os.getpid())
+        return {
+            "files": process.num_fds(),
+            "threads": threading.active_count(),
+            "greenlets": self._greenlets(),
+            "memory": process.memory_info().rss,
+        }
+
+    def _greenlets(self) -> int:
+        if "greenlet" not in sys.modules:
+            return 0
+        kind: type[object] = sys.modules["greenlet"].greenlet
+        return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+def say(**news: object) -> None:
+    """Print a line of JSON."""
+    print(json.dumps(news), flush=True)
+
+
+if __name__ == "__main__":
+    main()
