@@ -1,0 +1,230 @@
+"""Results travel both ways between us and real Celery, over Redis and as replies."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from celeriac import Celeriac
+from celeriac.errors import RemoteError, TaskRevoked
+from celeriac.node.result import AsyncResult
+from celeriac.node.result_set import ResultSet
+from celeriac.node.rpc_backend import RpcBackend
+from tests.live import PEER_APP, StartWorker
+
+PATIENCE = 60.0
+
+#: A client of Celery's own: sends tasks by the words on its input, and says as JSON what it is told to.
+_CLIENT = """
+import json, sys
+import app as peers
+told = json.loads(sys.argv[1])
+if told["do"] == "send":
+    made = peers.app.signature(told["task"], args=told["arguments"])
+    result = made.apply_async(
+        task_id=told["id"], reply_to=told["reply_to"] or None, countdown=told["countdown"]
+    )
+    print(json.dumps(result.id))
+elif told["do"] == "canvas":
+    result = getattr(peers, told["canvas"])(3).apply_async()
+    parents, node = [], result
+    while node is not None:
+        parents.append(node.id); node = node.parent
+    print(json.dumps(parents))
+else:
+    result = peers.app.AsyncResult(told["id"])
+    try:
+        value, error = result.get(timeout=30), None
+    except Exception as raised:
+        value, error = None, [type(raised).__module__, type(raised).__name__, list(map(str, raised.args))]
+    print(json.dumps([result.state, value, error, result.traceback, str(result.date_done)]))
+"""
+
+
+class Client:
+    """Celery's client, in a process of its own each time."""
+
+    def __init__(self, python: Path, broker: str, backend: str) -> None:
+        self._command = [str(python), "-c", _CLIENT]
+        self._environment = {"CELERY_BROKER_URL": broker, "CELERY_RESULT_BACKEND": backend}
+
+    def do(self, do: str, **told: Any) -> Any:
+        done = subprocess.run(  # noqa: S603 - our own command
+            [*self._command, json.dumps({"do": do} | told)],
+            env=self._environment,
+            cwd=PEER_APP.parent,
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+class Pair:
+    """Our app and Celery's client, with one worker of Celery's between them."""
+
+    def __init__(self, app: Celeriac, client: Client) -> None:
+        self.app = app
+        self._client = client
+
+    def send(self, task: str, *arguments: object, countdown: float | None = None) -> AsyncResult:
+        """Let Celery send a task whose result is ours."""
+        backend = self.app.backend
+        reply_to = backend.reply_to if isinstance(backend, RpcBackend) else ""
+        told = {"task": f"peers.{task}", "arguments": arguments, "id": str(uuid4()), "reply_to": reply_to}
+        return self.app.AsyncResult(self._client.do("send", countdown=countdown, **told))
+
+    def canvas(self, name: str) -> list[str]:
+        """Let Celery send tasks that belong together, and return the id of the last and of its parents."""
+        ids: list[str] = self._client.do("canvas", canvas=name)
+        return ids
+
+    def get(self, task_id: str) -> list[Any]:
+        """Let Celery's client wait for a result: state, value, error, traceback and when."""
+        told: list[Any] = self._client.do("get", id=task_id)
+        return told
+
+
+@pytest.fixture(params=["redis", "rpc"])
+def pair(request: pytest.FixtureRequest, peer_python: Path, celery_worker: StartWorker) -> Iterator[Pair]:
+    if request.param == "redis":
+        url = backend = request.getfixturevalue("redis_url")
+    else:
+        url, backend = request.getfixturevalue("amqp_url"), "rpc://"
+    celery_worker(peer_python, url, backend=backend, concurrency=2)
+    app = Celeriac(url, backend=backend)
+    yield Pair(app, Client(peer_python, url, backend))
+    app.close()
+
+
+@pytest.fixture
+def redis_pair(pair_without_worker: Pair, peer_python: Path, celery_worker: StartWorker) -> Pair:
+    celery_worker(peer_python, pair_without_worker.app.conf.broker_url, concurrency=2)
+    return pair_without_worker
+
+
+@pytest.fixture
+def pair_without_worker(peer_python: Path, redis_url: str) -> Iterator[Pair]:
+    app = Celeriac(redis_url, backend=redis_url)
+    yield Pair(app, Client(peer_python, redis_url, redis_url))
+    app.close()
+
+
+def test_what_a_celery_worker_returns_fails_with_or_says_meanwhile_arrives(pair: Pair) -> None:
+    seen: list[str] = []
+    added = pair.send("add", 2, 3)
+    failed = pair.send("fail", "on purpose")
+    retried = pair.send("retry_then_succeed")
+
+    assert added.get(timeout=PATIENCE, on_message=lambda meta: seen.append(meta.status)) == 5
+    with pytest.raises(RemoteError, match="ValueError: on purpose") as caught:
+        failed.get(timeout=PATIENCE)
+    assert retried.get(timeout=PATIENCE) == 2
+    assert seen[-1] == "SUCCESS"
+    assert set(seen) <= {"STARTED", "SUCCESS"}
+    assert (caught.value.exc_type, caught.value.exc_module) == ("ValueError", "builtins")
+    assert "raise ValueError" in (caught.value.traceback or "")
+    assert failed.state == "FAILURE"
+    # Celery: before 5.7 a reply does not say when.
+    if not isinstance(pair.app.backend, RpcBackend):
+        assert added.date_done is not None
+
+
+def test_a_set_of_results_of_a_celery_worker_comes_together(pair: Pair) -> None:
+    results = ResultSet([pair.send("add", number, number) for number in range(3)], backend=pair.app.backend)
+
+    assert results.join(timeout=PATIENCE) == [0, 2, 4]
+    assert {result.id for result in results.as_completed()} == {result.id for result in results}
+
+
+def test_the_tasks_of_a_chain_a_group_and_a_chord_are_known_by_their_ids(redis_pair: Pair) -> None:
+    last, middle, first = redis_pair.canvas("a_chain")
+    body = redis_pair.canvas("a_chord")[0]
+
+    assert redis_pair.app.AsyncResult(last).get(timeout=PATIENCE) == 3
+    assert redis_pair.app.AsyncResult(body).get(timeout=PATIENCE) == 6
+    result = redis_pair.app.AsyncResult(first)
+    assert result.get(timeout=PATIENCE) == 1
+    [child] = result.children
+    assert isinstance(child, AsyncResult)
+    assert child.id == middle
+
+
+def test_a_task_that_was_revoked_says_so(redis_pair: Pair) -> None:
+    result = redis_pair.send("add", 1, 1, countdown=3)
+
+    result.revoke()
+
+    with pytest.raises(TaskRevoked, match=result.id):
+        result.get(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "bzip2", "lzma"])
+def test_celerys_clients_read_what_we_store(pair_without_worker: Pair, compression: str | None) -> None:
+    pair = pair_without_worker
+    url = pair.app.conf.broker_url
+    app = Celeriac(url, backend=url, result_compression=compression)
+    try:
+        app.backend.store_result("ours", {"text": "ünï", "numbers": [1, 2.5, None]})
+        app.backend.store_result("ours-failed", ValueError("no", 3), "FAILURE", traceback="at line 1")
+        mine = app.AsyncResult("ours").get(timeout=PATIENCE)
+    finally:
+        app.close()
+
+    assert mine == {"text": "ünï", "numbers": [1, 2.5, None]}
+    # Older ones know of no compression.
+    if compression is None or "celery57" in pair._client._command[0]:
+        state, value, error, _, when = pair.get("ours")
+        assert (state, value, error) == ("SUCCESS", mine, None)
+        assert when.startswith("20")
+        state, value, error, trace, _ = pair.get("ours-failed")
+        assert (state, error, trace) == ("FAILURE", ["builtins", "ValueError", ["no", "3"]], "at line 1")
+
+
+def test_a_worker_of_celerys_and_we_never_undo_a_success(redis_pair: Pair) -> None:
+    done = redis_pair.send("add", 2, 2)
+    assert done.get(timeout=PATIENCE) == 4
+
+    has_stored = redis_pair.app.backend.store_result(done.id, ValueError("late"), "FAILURE")
+
+    assert not has_stored
+    assert redis_pair.app.AsyncResult(done.id).get(timeout=PATIENCE) == 4
+
+
+#: Waits as Celery's client does, for a reply that we send.
+_WAITING_CLIENT = """
+import json
+import app as peers
+from celery.result import AsyncResult
+backend = peers.app.backend
+with peers.app.pool.acquire_channel(block=True) as (_, channel):
+    backend.binding(channel).declare()
+print(json.dumps(backend.oid), flush=True)
+print(json.dumps(AsyncResult("ours", app=peers.app).get(timeout=60)), flush=True)
+"""
+
+
+def test_celerys_client_gets_a_reply_of_ours(peer_python: Path, amqp_url: str) -> None:
+    environment = {"CELERY_BROKER_URL": amqp_url, "CELERY_RESULT_BACKEND": "rpc://"}
+    client = subprocess.Popen(  # noqa: S603 - our own command
+        [str(peer_python), "-c", _WAITING_CLIENT],
+        env=environment,
+        cwd=PEER_APP.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    app = Celeriac(amqp_url, backend="rpc://")
+    with client:
+        assert client.stdout is not None
+        queue = json.loads(client.stdout.readline())
+
+        app.backend.store_result("ours", [1, "two"], reply_to=queue)
+
+        assert json.loads(client.stdout.readline()) == [1, "two"]
+    app.close()
