@@ -9,6 +9,7 @@ NAMES = {
     "fold": "events to cluster state, beside Celery's State",
     "receive": "events from broker to cluster state, beside Celery's EventReceiver and State",
     "dispatch": "events from a program to a broker, beside Celery's EventDispatcher",
+    "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 
 

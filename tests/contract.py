@@ -15,6 +15,7 @@ from celeriac.model.message import Exchange, ExchangeType, Message, Queue
 from celeriac.transport.base import Connection
 
 __all__ = [
+    "DEFAULT",
     "Connect",
     "ConnectionContract",
     "Listener",

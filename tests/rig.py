@@ -162,10 +162,20 @@ class Link(MemoryConnection):
         routing_key: str = "",
         headers: Mapping[str, object] | None = None,
         is_persistent: bool = False,
+        correlation_id: str = "",
+        reply_to: str = "",
     ) -> None:
         self.rig.attempts += 1
         self.rig.before_publish()
-        super().publish(exchange, body, routing_key=routing_key, headers=headers, is_persistent=is_persistent)
+        super().publish(
+            exchange,
+            body,
+            routing_key=routing_key,
+            headers=headers,
+            is_persistent=is_persistent,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+        )
         self.rig.after_publish()
 
     def unconfirmed(self, timeout: float = 0.0) -> int:  # noqa: ARG002

@@ -13,27 +13,41 @@ from celeriac.errors import (
     ConnectionLost,
     ImproperlyConfigured,
     NetworkError,
+    RemoteError,
+    ResultTimeout,
+    ResultUnreadable,
+    TaskRevoked,
 )
 from celeriac.model import events, states
+from celeriac.model.result import ResultMeta
 from celeriac.node.async_receiver import AsyncEventReceiver
 from celeriac.node.clock import SharedClock
+from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.node.drainer import Drainer, register_drainer
 from celeriac.node.inspect import Inspect, Replies
 from celeriac.node.mailbox import Mailbox
 from celeriac.node.receiver import EventReceiver
+from celeriac.node.result import AsyncResult
+from celeriac.node.result_set import ResultSet
 from celeriac.node.state import State
+from celeriac.node.waiting import AsyncBackendMixin
 from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.event import Gate, decode, encode
 
 __all__ = [
     "AccessRefused",
+    "AsyncBackendMixin",
     "AsyncEventReceiver",
+    "AsyncResult",
+    "BaseResultConsumer",
     "CallerError",
     "Celeriac",
     "CeleriacError",
     "ConnectionLost",
     "Control",
+    "Drainer",
     "EventDispatcher",
     "EventReceiver",
     "Gate",
@@ -44,16 +58,23 @@ __all__ = [
     "Mailbox",
     "MemoryBroker",
     "NetworkError",
+    "RemoteError",
     "Replies",
+    "ResultMeta",
+    "ResultSet",
+    "ResultTimeout",
+    "ResultUnreadable",
     "RevokedSet",
     "Settings",
     "SharedClock",
     "State",
     "Task",
+    "TaskRevoked",
     "Worker",
     "decode",
     "encode",
     "events",
+    "register_drainer",
     "states",
 ]
 __version__ = "0.1.0"

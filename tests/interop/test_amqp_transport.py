@@ -22,9 +22,10 @@ from celeriac.model.message import Exchange, Message
 from celeriac.testing.brokers import RabbitServer
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.wire.names import event_exchange, event_queue, node_queue, reply_queue
-from tests.contract import Listener, body, publish, queue_of, some_exchange
+from tests.contract import DEFAULT, Listener, body, kept_queue, publish, queue_of, some_exchange
 
 PATIENCE = 30.0
+MIB = 1024 * 1024
 #: What RabbitMQ sends when it has nothing to say.
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 #: From nothing to several frames of the smallest size there may be, on both sides of each edge.
@@ -372,3 +373,74 @@ def test_an_exchange_without_readers_takes_messages_and_confirms_them(sender: Am
     unconfirmed = sender.unconfirmed(PATIENCE)
 
     assert unconfirmed == 0
+
+
+# -- long messages
+
+
+def test_a_long_message_is_put_together_of_its_pieces(link: AmqpConnection, sender: AmqpConnection) -> None:
+    queue = queue_of(DEFAULT)._replace(max_bytes=64 * MIB)
+    listener = Listener(link, queue)
+    long = b"[" + b"1," * (10 * MIB) + b"1]"
+
+    sender.publish(DEFAULT, long, routing_key=queue.name)
+    publish(sender, DEFAULT, 2, routing_key=queue.name)
+    while len(listener.messages) < 2:
+        link.drain(PATIENCE)
+
+    assert [message.body for message in listener.messages] == [long, body(2)]
+    assert link._growing is None
+
+
+def test_a_long_message_that_py_amqp_reads_on_is_whole(link: AmqpConnection, sender: AmqpConnection) -> None:
+    queue = queue_of(DEFAULT)._replace(max_bytes=64 * MIB)
+    listener = Listener(link, queue)
+    long = b"[" + b"1," * (10 * MIB) + b"1]"
+    sender.publish(DEFAULT, long, routing_key=queue.name)
+    while link._growing is None:
+        assert arrived(link)
+        link._read(PATIENCE)
+
+    # py-amqp reads it, on its way to the answer of the broker.
+    link.subscribe(queue_of(some_exchange("fanout")), print)
+
+    publish(sender, DEFAULT, 2, routing_key=queue.name)
+    while len(listener.messages) < 2:
+        link.drain(PATIENCE)
+    assert [message.body for message in listener.messages] == [long, body(2)]
+
+
+def test_a_message_that_is_too_long_for_its_queue_is_thrown_away_as_it_comes(
+    link: AmqpConnection, sender: AmqpConnection
+) -> None:
+    queue = queue_of(DEFAULT)._replace(max_bytes=MIB)
+    listener = Listener(link, queue)
+
+    sender.publish(DEFAULT, b"x" * (5 * MIB), routing_key=queue.name, correlation_id="task-1")
+    sender.publish(DEFAULT, b"x" * MIB, routing_key=queue.name)
+    while len(listener.messages) < 2:
+        link.drain(PATIENCE)
+
+    first, second = listener.messages
+    assert (first.body, first.fault, first.correlation_id) == (b"", "body-size", "task-1")
+    assert (len(second.body), second.fault) == (MIB, "")
+
+
+# -- acknowledging
+
+
+def test_what_was_not_taken_when_a_link_breaks_comes_again(
+    rabbit_server: RabbitServer, amqp_url: str, links: ExitStack
+) -> None:
+    link, sender = (links.enter_context(AmqpConnection(Settings(broker_url=amqp_url))) for _ in range(2))
+    queue = kept_queue()
+    listener = Listener(link, queue, acknowledges=True)
+    publish(sender, DEFAULT, *range(20), routing_key=queue.name)
+    listener.failures = [RuntimeError("on purpose")]
+    with pytest.raises(RuntimeError, match="on purpose"):
+        listener.drain(20)
+
+    rabbit_server.close_connections()
+
+    again = Listener(links.enter_context(link.clone()), queue, acknowledges=True)
+    assert again.drain(20 - len(listener.numbers)) == list(range(20))

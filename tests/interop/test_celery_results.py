@@ -97,7 +97,8 @@ def pair(request: pytest.FixtureRequest, peer_python: Path, celery_worker: Start
         url = backend = request.getfixturevalue("redis_url")
     else:
         url, backend = request.getfixturevalue("amqp_url"), "rpc://"
-    celery_worker(peer_python, url, backend=backend, concurrency=2)
+    # Celery: two processes of a pool may store RETRY over the SUCCESS of the next attempt.
+    celery_worker(peer_python, url, backend=backend, concurrency=1)
     app = Celeriac(url, backend=backend)
     yield Pair(app, Client(peer_python, url, backend))
     app.close()
@@ -105,7 +106,7 @@ def pair(request: pytest.FixtureRequest, peer_python: Path, celery_worker: Start
 
 @pytest.fixture
 def redis_pair(pair_without_worker: Pair, peer_python: Path, celery_worker: StartWorker) -> Pair:
-    celery_worker(peer_python, pair_without_worker.app.conf.broker_url, concurrency=2)
+    celery_worker(peer_python, pair_without_worker.app.conf.broker_url)
     return pair_without_worker
 
 

@@ -1,8 +1,11 @@
 """Redis behind Sentinel: the master is found by its name, and found again when it has moved."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
+from uuid import uuid4
 
 import pytest
 import redis
@@ -18,6 +21,7 @@ from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect
 from celeriac.wire.envelope import wrap
 from tests.contract import Listener, body, queue_of
+from tests.links import Place, arrivals, confirm, success
 
 EVENTS = Exchange("celeryev", "fanout", is_durable=True)
 PATIENCE = 30.0
@@ -177,3 +181,42 @@ def test_a_link_is_made_to_the_new_master_when_the_old_one_is_gone() -> None:
             link.publish(EVENTS, body(2), routing_key="task.sent")
             assert listener.drain(1) == [2]
             link.close()
+
+
+# -- results
+
+
+def place_by(url: str, ends: ExitStack) -> Place:
+    return Place(url, ends, result_backend_transport_options={"master_name": "cluster"})
+
+
+def test_results_are_kept_by_the_master(sentinel: Sentinel, redis_server: RedisServer) -> None:
+    task_id = str(uuid4())
+    with ExitStack() as ends:
+        place = place_by(sentinel.url, ends)
+        link = place.link()
+        confirm(link, task_id)
+
+        place.write(success(task_id))
+
+        assert arrivals(link, 1) == [success(task_id)]
+        with redis_server.client() as client:
+            assert client.exists(f"celery-task-meta-{task_id}") == 1
+
+
+def test_a_sentinel_that_hangs_holds_nobody_who_has_another(sentinel: Sentinel) -> None:
+    with ExitStack() as ends, socket.create_server((LOOPBACK, 0)) as silent:
+        place = place_by(f"sentinel://{LOOPBACK}:{silent.getsockname()[1]};{sentinel.url}", ends)
+
+        found = place.store.read(["absent"], timeout=6.0)
+
+        assert found == {}
+
+
+def test_sentinels_that_hang_hold_nobody_for_longer_than_the_time_given() -> None:
+    with ExitStack() as ends, socket.create_server((LOOPBACK, 0)) as silent:
+        url = f"sentinel://{LOOPBACK}:{silent.getsockname()[1]}"
+        place = place_by(f"{url};{url}", ends)
+
+        with pytest.raises(ConnectionLost, match="cluster"):
+            place.store.read(["absent"], timeout=0.3)

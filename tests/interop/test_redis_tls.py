@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import redis
@@ -14,6 +15,7 @@ from celeriac.testing.port import LOOPBACK
 from celeriac.testing.process import find_program
 from celeriac.transport.connect import connect
 from tests.contract import Listener, body, queue_of
+from tests.links import MIB, PATIENCE, Place, arrivals, confirm, success
 
 EVENTS = Exchange("celeryev", "fanout", is_durable=True)
 
@@ -121,3 +123,36 @@ def test_who_asks_for_tls_never_speaks_plain_text(redis_server: RedisServer, is_
         link.publish(EVENTS, body(1))
 
     link.close()
+
+
+# -- results
+
+
+def test_results_are_kept_and_told_over_tls(tls_redis: TlsRedis) -> None:
+    url = f"{tls_redis.tls_url}?ssl_ca_certs={tls_redis.certificate}&ssl_cert_reqs=required&socket_timeout=9"
+    with ExitStack() as ends:
+        place = Place(url, ends)
+        link = place.link()
+        confirm(link, "a", "b")
+
+        place.write(success("a", "x" * MIB))
+        place.write(success("b"))
+
+        assert arrivals(link, 2) == [success("a", "x" * MIB), success("b")]
+        link.read(["b", "a"])
+        assert arrivals(link, 2) == [success("b"), success("a", "x" * MIB)]
+        assert len(place.store.read(["a", "b"], timeout=PATIENCE)) == 2
+
+
+@pytest.mark.parametrize("is_setting", [True, False])
+def test_results_go_to_nobody_whose_certificate_we_do_not_trust(
+    tls_redis: TlsRedis, is_setting: bool
+) -> None:
+    url = f"redis://{LOOPBACK}:{tls_redis.port}/0" if is_setting else tls_redis.tls_url
+    with ExitStack() as ends:
+        place = Place(url, ends, redis_backend_use_ssl=is_setting)
+
+        with pytest.raises(ConnectionLost, match="certificate verify failed"):
+            place.link()
+        with pytest.raises(ConnectionLost, match="certificate verify failed"):
+            place.write(success("a"))

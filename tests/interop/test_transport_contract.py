@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -17,6 +18,7 @@ from tests.contract import (
     ConnectionContract,
     Listener,
     OwnQueueContract,
+    RedeliveryContract,
     body,
     queue_of,
     some_exchange,
@@ -42,13 +44,23 @@ class TestRedis(ConnectionContract, OwnQueueContract):
         return lambda: links.enter_context(connect_to(Settings(broker_url=redis_url)))
 
 
-class TestRabbitMQ(ConnectionContract, OwnQueueContract):
+class TestRabbitMQ(ConnectionContract, OwnQueueContract, RedeliveryContract):
     """RabbitMQ, by the batches of its socket."""
 
     @pytest.fixture
     def connect(self, rabbit_server: RabbitServer, links: ExitStack) -> Connect:
         # One virtual host for all: names are new in each test, and a host takes its time to make.
         return lambda: links.enter_context(connect_to(Settings(broker_url=rabbit_server.url)))
+
+
+class TestKombuFiles(RedeliveryContract):
+    """Files, by what all transports of kombu share: unlike its memory they give back what was not taken."""
+
+    @pytest.fixture
+    def connect(self, tmp_path: Path, links: ExitStack) -> Connect:
+        folders = {"data_folder_in": str(tmp_path), "data_folder_out": str(tmp_path)}
+        settings = Settings(broker_url="filesystem://", broker_transport_options=folders)
+        return lambda: links.enter_context(connect_to(settings))
 
 
 # -- a broker that is not there

@@ -89,6 +89,19 @@ def poll_once(self: WaitingList, now: float) -> list[Effect]:
     return effects + ([Read(tuple(before))] if before and self._is_up else [])
 
 
+def poll_only_what_is_not_confirmed(self: WaitingList, now: float) -> list[Effect]:
+    """Trust that every notice arrives, once it is sure to be sent."""
+    effects = _tick(self, now)
+    reads = [
+        Read(tuple(task_id for task_id in each.task_ids if task_id not in self._armed))
+        for each in effects
+        if isinstance(each, Read)
+    ]
+    return [each for each in effects if not isinstance(each, Read)] + [
+        each for each in reads if each.task_ids
+    ]
+
+
 def poll_only_what_is_confirmed(self: WaitingList, task_ids: list[str], now: float) -> list[Effect]:
     """Trust that every confirmation arrives."""
     effects = _subscribe(self, task_ids, now)
@@ -273,6 +286,7 @@ PLANTED: dict[type[WaitingMachine], list[Bug]] = {
         (WaitingList, "feed_all", wake_everyone),
         (WaitingList, "watch", join_without_reading),
         (WaitingList, "tick", poll_once),
+        (WaitingList, "tick", poll_only_what_is_not_confirmed),
         (WaitingList, "tick", expire_late),
         (WaitingList, "_leave", leave_for_all),
     ],

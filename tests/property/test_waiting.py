@@ -134,6 +134,7 @@ class Process:
         self, waiter: str, asked: list[str], now: float, timeout: float | None, *, peek: bool, step: int
     ) -> None:
         known = []
+        to_read = set(asked) if peek else set()
         for task_id in dict.fromkeys(asked):
             if waiter in self.books.get(task_id, {}):
                 continue
@@ -143,9 +144,12 @@ class Process:
             known += [Deliver(waiter, state)] if state else []
             if state and state.is_ready:
                 continue
-            if task_id not in self.books or (self.link and not self.link.unconfirmed[task_id]):
-                # Whatever others have missed of it, it is read for this one.
+            # Whatever others have missed of it, it is read for this one.
+            if task_id not in self.books:
                 self.missed.discard(task_id)
+            elif self.link and not self.link.unconfirmed[task_id]:
+                self.missed.discard(task_id)
+                to_read.add(task_id)
             if state:
                 self.last[task_id] = state
             self.books.setdefault(task_id, {})[waiter] = (now, step)
@@ -156,10 +160,8 @@ class Process:
         effects = self.waiting.watch(waiter, iter(asked), now=now, deadline=deadline, peek=peek)
 
         self.act(effects, deliver=known)
-        if peek and self.has_store and self.link:
-            assert set(asked) <= {
-                each for read in effects if isinstance(read, Read) for each in read.task_ids
-            }
+        if self.has_store and self.link:
+            assert {each for read in effects if isinstance(read, Read) for each in read.task_ids} == to_read
 
     def cancel(self, waiter: str, asked: list[str] | None, now: float) -> None:
         self.strike(waiter, self.tasks_of(waiter) if asked is None else asked)
@@ -325,7 +327,7 @@ class WaitingMachine(RuleBasedStateMachine):
         """Let everything that was stored be told, or sent."""
 
     def finish(self, process: Process, task_id: str) -> None:
-        """Let a task end that a process waits for."""
+        """Let a task end that a process waits for, and tell nobody if it can be found all the same."""
         raise NotImplementedError
 
     def is_late(self, process: Process, task_id: str, since: int) -> bool:
@@ -479,9 +481,7 @@ class WaitingMachine(RuleBasedStateMachine):
             assert not process.deadlines
             for task_id in list(process.books):
                 self.finish(process, task_id)
-        self.announce()
-        self.pump()
-        self.pass_time(AGE + 1, is_served=True)
+        self.pass_time(max(POLL, AGE + 1), is_served=True)
         for process in self.processes:
             assert process.books == {}
             if process.stuck:
@@ -513,7 +513,7 @@ class StoreMachine(WaitingMachine):
         return task_id in self.store and self.store[task_id].is_ready
 
     def finish(self, _: Process, task_id: str) -> None:
-        self.set(task_id, "SUCCESS")
+        self.set(task_id, "SUCCESS", "lost")
 
     @precondition(lambda self: any(each.books for each in self.processes))
     @rule(number=processes, fate=fates)
@@ -522,7 +522,7 @@ class StoreMachine(WaitingMachine):
             self.set(task_id, "SUCCESS", fate)
 
     @rule(task_id=task_ids, status=statuses, fate=fates)
-    def set(self, task_id: str, status: str, fate: str = "told later") -> None:
+    def set(self, task_id: str, status: str, fate: str) -> None:
         """Store a state, and have it told at once, by and by, or never."""
         is_awaited = any(task_id in process.books for process in self.processes)
         if is_awaited and task_id in self.store and self.store[task_id].is_ready:

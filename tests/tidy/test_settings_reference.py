@@ -13,6 +13,7 @@ WORDS: dict[object, str] = {
     bool: "switch",
     int: "whole number",
     float: "seconds",
+    float | None: "seconds or none",
     str: "text",
     str | None: "text or none",
     tuple[str, ...]: "list of texts",

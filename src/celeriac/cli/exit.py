@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from celeriac.errors import AccessRefused, CallerError, ImproperlyConfigured, NetworkError
+from celeriac.errors import AccessRefused, CallerError, ImproperlyConfigured, NetworkError, ResultTimeout
 
 __all__ = ["Code", "code_of"]
 
@@ -12,11 +12,11 @@ class Code(IntEnum):
 
     #: It did what was asked.
     OK = 0
-    #: It did not, or not all of it: a node reported an error or kept silent, or nobody said yes.
+    #: It did not, or not all of it: a node reported an error or kept silent, a task failed, nobody said yes.
     FAILED = 1
     #: The command was not understood, or needs an option that is missing.
     USAGE = 2
-    #: The broker cannot be reached, or no node answers, or no event came in time.
+    #: The broker or the store cannot be reached, no node answers, or no event or result came in time.
     UNAVAILABLE = 69
     #: The broker refused who we are or what we asked for.
     REFUSED = 77
@@ -29,6 +29,7 @@ class Code(IntEnum):
 _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (AccessRefused, Code.REFUSED),
     (NetworkError, Code.UNAVAILABLE),
+    (ResultTimeout, Code.UNAVAILABLE),
     (ImproperlyConfigured, Code.CONFIGURATION),
     (CallerError, Code.USAGE),
 )

@@ -23,6 +23,7 @@ __all__ = [
     "say",
     "say_lines",
     "silence",
+    "terminal_width",
     "write",
     "write_json",
     "write_table",
@@ -32,6 +33,8 @@ __all__ = [
 _MESSAGE_CHARS = 1000
 #: Wider than any table of ours: only a terminal makes lines break.
 _UNBOUNDED = 10_000
+#: Of a terminal that does not say.
+_USUAL_WIDTH = 80
 
 
 def prepare() -> None:
@@ -51,6 +54,14 @@ def say_lines(text: str) -> None:
     """Write several lines, as a trace has them, to standard error."""
     for line in visible_lines(text, _MESSAGE_CHARS):
         print(line, file=sys.stderr, flush=True)
+
+
+def terminal_width() -> int:
+    """Return how many characters a line of the terminal holds that messages go to."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):  # it is none
+        return _USUAL_WIDTH
 
 
 def ask(question: str) -> bool:

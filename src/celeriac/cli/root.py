@@ -9,6 +9,7 @@ from celeriac.cli.control import control
 from celeriac.cli.events import events
 from celeriac.cli.inspect import inspect
 from celeriac.cli.option import add_command, add_common
+from celeriac.cli.result import result
 from celeriac.cli.status import status
 from celeriac.cli.up import up
 
@@ -31,7 +32,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 add_common(app, help=_HELP, epilog=_EXIT_CODES)
-_COMMANDS: dict[str, Any] = {"up": up, "status": status, "events": events, "inspect": inspect, "conf": conf}
+_COMMANDS: dict[str, Any] = {
+    "up": up,
+    "status": status,
+    "events": events,
+    "inspect": inspect,
+    "result": result,
+    "conf": conf,
+}
 for name, command in _COMMANDS.items():
     add_command(app, name)(command)
 app.add_typer(control, name="control")

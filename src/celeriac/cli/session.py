@@ -22,7 +22,7 @@ __all__ = ["Session", "ending"]
 
 #: What to do about an error, where its own words do not say: only here is known that there are options.
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
-    (ConnectionLost, "start it, or name another with --broker URL"),
+    (ConnectionLost, "start it, or name another with {option} URL"),
 )
 
 
@@ -37,8 +37,11 @@ class Session:
     """What the common options say, and the app that follows from it."""
 
     broker: str | None = None
+    backend: str | None = None
     config: Path | None = None
     is_debug: bool = False
+    #: The option that names what this command connects to.
+    place_option: str = "--broker"
     #: Makes an app from the arguments of :class:`~celeriac.app.Celeriac`.
     assemble: Callable[..., "Celeriac"] = _assemble
     #: Tells whether somebody is there to answer a question.
@@ -53,7 +56,7 @@ class Session:
     @cached_property
     def app(self) -> "Celeriac":
         """The app; no link is made before it is needed."""
-        return self.assemble(broker=self.broker, config=self.config)
+        return self.assemble(broker=self.broker, backend=self.backend, config=self.config)
 
 
 @contextmanager
@@ -77,7 +80,8 @@ def _fail(session: Session, error: Exception) -> None:
     if session.is_debug:
         output.say_lines("".join(traceback.format_exception(error)))
     elif isinstance(error, CeleriacError):
-        fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), None)
+        fixes = (fix.format(option=session.place_option) for kind, fix in _FIXES if isinstance(error, kind))
+        fix = next(fixes, None)
         told, _, log = str(error).partition("\n") if type(error) is CeleriacError else (str(error), "", "")
         output.say(f"error: {told.rstrip('.')}; {fix}" if fix else f"error: {told}")
         if log:  # the end of what a service of ours wrote; no peer gets to write lines of its own

@@ -1,6 +1,7 @@
 """The way to a Redis server: kombu reads the URL and the options, and links are made by them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -54,6 +55,12 @@ class RedisDialer(KombuConnection):
         channel, link = self._dial(timeout)
         channel.close()
         return link
+
+    def close(self) -> None:
+        """Give back what kombu holds; to dial again is fine. Links that were made live on."""
+        for way in self._ways:
+            with suppress(*self._errors):
+                way.release()
 
     def _dial(self, timeout: float | None = None) -> tuple[Any, RedisLink]:
         """Return a new link, with the channel of kombu that it was made by."""

@@ -121,6 +121,7 @@ class RedisResultLink:
             if link is not None:
                 link.close()
         self._listening = self._asking = None
+        self._dialer.close()
         self._wakeup.close()
 
     def delete(self) -> None:

@@ -20,11 +20,13 @@ from celeriac.errors import (
     ConnectionLost,
     ImproperlyConfigured,
     NetworkError,
+    ResultTimeout,
 )
 from tests.unit.cli.kit import HOSTILE, Cluster, is_harmless
 
 COMMANDS = [
-    ["up"], ["status"], ["events"], ["inspect"], ["conf"], ["control", "revoke"], ["control", "shutdown"],
+    ["up"], ["status"], ["events"], ["inspect"], ["result"], ["conf"], ["control", "revoke"],
+    ["control", "shutdown"],
 ]  # fmt: skip
 
 
@@ -44,7 +46,7 @@ def test_every_command_takes_the_common_options(command: list[str]) -> None:
     assert all(option in result.stdout for option in ("--broker", "--config", "--debug", "--version"))
 
 
-@pytest.mark.parametrize("command", ["up", "status", "events", "inspect", "conf"])
+@pytest.mark.parametrize("command", ["up", "status", "events", "inspect", "result", "conf"])
 def test_the_help_of_a_command_has_examples(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
 
@@ -116,6 +118,7 @@ def failing(error: Exception) -> Any:
         (AccessRefused("x"), 77),
         (ConnectionLost("x"), 69),
         (NetworkError("x"), 69),
+        (ResultTimeout("x"), 69),
         (ImproperlyConfigured("x"), 78),
         (CallerError("x"), 2),
         (CeleriacError("x"), 1),

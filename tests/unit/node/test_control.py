@@ -155,9 +155,9 @@ def test_the_reply_queue_is_there_before_the_request_is_sent() -> None:
     order: list[str] = []
 
     class Noting(MemoryConnection):
-        def subscribe(self, queue: Any, deliver: Any) -> None:
+        def subscribe(self, queue: Any, deliver: Any, *, acknowledges: bool = False) -> None:
             order.append(queue.exchange.name)
-            super().subscribe(queue, deliver)
+            super().subscribe(queue, deliver, acknowledges=acknowledges)
 
         def publish(self, exchange: Exchange, body: bytes, **options: Any) -> None:
             order.append(exchange.name)

@@ -80,3 +80,28 @@ def test_who_is_cancelled_while_closing_leaves_no_queue_behind() -> None:
         return broker.wait_for_subscriber(timeout=0)
 
     assert asyncio.run(run()) is False
+
+
+def test_what_a_message_answers_to_comes_along_and_a_queue_can_be_acknowledged_and_deleted() -> None:
+    broker = MemoryBroker()
+    got: list[Message] = []
+    replies = Queue("replies", Exchange("", "direct"), is_exclusive=False, is_auto_deleted=False)
+
+    async def run() -> int:
+        link = AsyncConnection(broker.connect())
+        await link.subscribe(replies, got.append, acknowledges=True)
+        for number in ("1", "2"):
+            await link.publish(
+                replies.exchange, b"{}", routing_key="replies", correlation_id=number, reply_to="me"
+            )
+        await link.drain(1.0)
+        await link.delete_queue("replies")
+        await link.publish(replies.exchange, b"{}", routing_key="replies")
+        drained = await link.drain(0.0)
+        await link.close()
+        return drained
+
+    drained = asyncio.run(run())
+
+    assert [(message.correlation_id, message.reply_to) for message in got] == [("1", "me"), ("2", "me")]
+    assert drained == 0

@@ -14,11 +14,14 @@ from celeriac.transport.kombu import KombuConnection
 from celeriac.transport.memory import MemoryBroker
 from celeriac.transport.redis import RedisConnection
 from tests.contract import (
+    DEFAULT,
     Connect,
     ConnectionContract,
     Listener,
     OwnQueueContract,
     RedeliveryContract,
+    kept_queue,
+    publish,
     queue_of,
     some_exchange,
 )
@@ -136,3 +139,18 @@ def test_a_durable_queue_outlives_a_cut_and_others_do_not() -> None:
 
     assert Listener(broker.connect(), durable).drain(1) == [1]
     assert Listener(broker.connect(), fleeting).link.drain(0) == 0
+
+
+def test_what_was_taken_and_not_acknowledged_at_a_cut_comes_again_before_all_else() -> None:
+    broker = MemoryBroker()
+    queue = kept_queue()
+    listener = Listener(broker.connect(), queue, acknowledges=True)
+    publish(broker.connect(), DEFAULT, 1, 2, 3, routing_key=queue.name)
+    listener.failures = [RuntimeError("on purpose")]
+    with pytest.raises(RuntimeError, match="on purpose"):
+        listener.link.drain(0)
+
+    broker.cut()
+
+    publish(broker.connect(), DEFAULT, 4, routing_key=queue.name)
+    assert Listener(broker.connect(), queue, acknowledges=True).drain(4) == [1, 2, 3, 4]

@@ -8,7 +8,7 @@ import pytest
 
 from celeriac.errors import PeerError
 from celeriac.model.message import Message
-from celeriac.wire.envelope import MAX_ENVELOPE_BYTES, unwrap, wrap
+from celeriac.wire.envelope import MAX_ENVELOPE_BYTES, correlation_of, envelope_bytes, unwrap, wrap
 
 BODY = b'{"type":"worker-heartbeat","clock":7}'
 
@@ -247,3 +247,55 @@ def test_an_envelope_beyond_the_largest_size_is_refused_unread() -> None:
     reason = refusal(spelled("x" * (room + 1), "utf-8"))
 
     assert reason == "envelope-size"
+
+
+# -- replies
+
+
+def test_what_a_message_answers_to_is_in_its_properties() -> None:
+    wrapped = wrap(
+        BODY,
+        exchange="",
+        routing_key="queue",
+        headers={},
+        delivery_tag="1",
+        correlation_id="task-1",
+        reply_to="queue-1",
+    )
+
+    message = unwrap(wrapped)
+
+    assert message == Message(BODY, routing_key="queue", correlation_id="task-1", reply_to="queue-1")
+    properties = json.loads(wrapped)["properties"]
+    assert (properties["correlation_id"], properties["reply_to"]) == ("task-1", "queue-1")
+
+
+def test_where_there_is_nothing_to_answer_to_nothing_is_written() -> None:
+    wrapped = wrap(BODY, exchange="", routing_key="queue", headers={}, delivery_tag="1")
+
+    assert {"correlation_id", "reply_to"} & json.loads(wrapped)["properties"].keys() == set()
+
+
+@pytest.mark.parametrize("odd", [None, 7, ["task-1"], {"id": 1}])
+def test_what_is_no_text_answers_to_nothing_and_the_rest_is_read(odd: object) -> None:
+    parts = envelope(properties={"body_encoding": "base64", "correlation_id": odd, "reply_to": odd})
+
+    message = unwrap(json.dumps(parts).encode())
+
+    assert (message.body, message.correlation_id, message.reply_to) == (BODY, "", "")
+
+
+def test_the_limit_may_be_another_one() -> None:
+    body = b"x" * (MAX_ENVELOPE_BYTES + 1)
+    wrapped = wrap(
+        body, exchange="", routing_key="queue", headers={}, delivery_tag="1", correlation_id="task-1"
+    )
+
+    assert refusal(wrapped) == "envelope-size"
+    assert correlation_of(wrapped) == "task-1"
+    assert unwrap(wrapped, max_bytes=envelope_bytes(len(body))).body == body
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"{}", b'{"properties": {}}', b'{"properties": 1}'])
+def test_of_what_is_no_envelope_it_is_not_known_what_it_answers_to(data: bytes) -> None:
+    assert correlation_of(data) == ""
