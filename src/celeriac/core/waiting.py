@@ -67,7 +67,7 @@ class WaitingList:
     Without a store every state comes once by itself. There is nothing to subscribe to or
     to read, so what came is remembered for those who ask late, within limits.
 
-    ``now`` and deadlines are of a clock that never goes back; ``random`` gives numbers from 0 to 1.
+    ``now`` is of a clock that never goes back, as deadlines are; ``random`` gives numbers from 0 to 1.
     """
 
     def __init__(
@@ -170,9 +170,8 @@ class WaitingList:
             effects += _in_batches(Read, list(asked) if peek else joined)
         return effects
 
-    def unwatch(self, waiter: Waiter, task_ids: Iterable[str] | None = None, *, now: float) -> list[Effect]:
+    def unwatch(self, waiter: Waiter, task_ids: Iterable[str] | None = None, *, now: float) -> list[Effect]:  # noqa: ARG002
         """Wait no more for these tasks, or for any; it is no error not to have waited for them."""
-        del now
         tasks = self._tasks.get(waiter, {})
         named = tasks if task_ids is None else dict.fromkeys(task_ids)
         return self._unsubscribe(self._leave(waiter, [each for each in named if each in tasks]))
@@ -180,21 +179,18 @@ class WaitingList:
     def dismiss(self) -> tuple[list[Waiter], list[Effect]]:
         """Let everybody go, and return who waited: the way to the results is closed."""
         waiters = list(self._tasks)
-        ended = [task_id for waiter in waiters for task_id in self._leave(waiter, list(self._tasks[waiter]))]
-        return waiters, self._unsubscribe(ended)
+        return waiters, self._let_go(waiters)
 
     def connect(self, now: float) -> list[Effect]:
         """Begin anew with a link that has just come up."""
         self.disconnect(now)
         self._is_up = True
-        if not self.has_store:
-            return []
-        self._resyncing.update(self._watches)
-        return self._subscribe(list(self._watches), now)
+        wanted = list(self._watches) if self.has_store else []
+        self._resyncing.update(wanted)
+        return self._subscribe(wanted, now)
 
-    def disconnect(self, now: float) -> list[Effect]:
+    def disconnect(self, now: float) -> list[Effect]:  # noqa: ARG002 - every input has its moment
         """Forget the link: it is gone, and with it all that was asked of it."""
-        del now
         self._is_up = False
         self._armed.clear()
         self._resyncing.clear()
@@ -253,15 +249,12 @@ class WaitingList:
 
     def tick(self, now: float) -> list[Effect]:
         """Let those expire whose time has passed, and read again what is due."""
-        effects: list[Effect] = []
-        ended: list[str] = []
-        for waiter in self._deadlines.pop(now):
-            effects.append(Expire(waiter))
-            ended += self._leave(waiter, list(self._tasks[waiter]))
+        expired = self._deadlines.pop(now)
+        unsubscribed = self._let_go(expired)
         due = self._polls.pop(now)
         self._poll_later(due, now)
         self._early.purge(now)
-        return effects + self._unsubscribe(ended) + _in_batches(Read, due)
+        return [*map(Expire, expired), *unsubscribed, *_in_batches(Read, due)]
 
     def next_at(self) -> float | None:
         """Return when :meth:`tick` has something to do; None if never."""
@@ -281,6 +274,10 @@ class WaitingList:
 
     def _unsubscribe(self, task_ids: list[str]) -> list[Effect]:
         return _in_batches(Unsubscribe, task_ids) if self.has_store and self._is_up else []
+
+    def _let_go(self, waiters: list[Waiter]) -> list[Effect]:
+        ended = [each for waiter in waiters for each in self._leave(waiter, list(self._tasks[waiter]))]
+        return self._unsubscribe(ended)
 
     def _leave(self, waiter: Waiter, task_ids: Iterable[str]) -> list[str]:
         """Let one wait no more for tasks it waits for; return those that nobody waits for now."""
@@ -356,9 +353,7 @@ class _Early:
     """What came of tasks, for those who ask late: the longest unused goes first."""
 
     def __init__(self, *, limit: int, max_bytes: int, max_age: float) -> None:
-        self.limit = limit
-        self.max_bytes = max_bytes
-        self.max_age = max_age
+        self.limit, self.max_bytes, self.max_age = limit, max_bytes, max_age
         self.overflowed = 0
         #: Each state, its size, and when it was last used, in that order.
         self.states: OrderedDict[str, tuple[ResultMeta, int, float]] = OrderedDict()
@@ -366,19 +361,22 @@ class _Early:
 
     def get(self, task_id: str, now: float) -> ResultMeta | None:
         self.purge(now)
-        found = self.states.pop(task_id, None)
-        if found is None:
+        if task_id not in self.states:
             return None
-        self.states[task_id] = (*found[:2], now)
-        return found[0]
+        meta, size, _ = self.states.pop(task_id)
+        self.states[task_id] = (meta, size, now)
+        return meta
 
     def put(self, meta: ResultMeta, size: int, now: float) -> bool:
         """Remember a state, unless a better one is known; say whether it is news."""
         self.purge(now)
         if meta.task_id in self.states:
-            known = self.states[meta.task_id][0]
-            is_success = known.status == SUCCESS and not known.fault
-            if known == meta or is_success or (known.is_ready and not meta.is_ready):
+            old = self.states[meta.task_id][0]
+            if (
+                old == meta
+                or (old.is_ready and not meta.is_ready)
+                or (old.status == SUCCESS and not old.fault)
+            ):
                 return False
             self.drop(meta.task_id)
         self.states[meta.task_id] = (meta, size, now)

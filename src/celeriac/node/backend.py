@@ -1,7 +1,6 @@
 """Result backends: where results are kept, and whose link brings them."""
 
 import atexit
-import os
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from celeriac.model.result import ResultMeta, ResultTree
 from celeriac.model.states import EXCEPTION_STATES, PENDING, READY_STATES, SUCCESS
 from celeriac.node.consumer import BaseResultConsumer, Health
 from celeriac.node.drainer import Drainer, drainer_class
+from celeriac.node.per_process import PerProcess
 from celeriac.node.waiting import AsyncBackendMixin
 from celeriac.transport.base import Connection
 from celeriac.transport.result_link import ResultLink
@@ -40,7 +40,7 @@ class Backend(AsyncBackendMixin):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._processes: dict[int, _Process] = {}
+        self._running = PerProcess(self._begin)
         _open_backends.add(self)
 
     # -- what a kind of backend has to say
@@ -63,14 +63,14 @@ class Backend(AsyncBackendMixin):
         """Return what is known of these tasks: most results that are asked for are there already."""
         if not task_ids or timeout == 0:
             return self._looked(task_ids, _NOW)
-        process = self._process()
+        running = self._running.get()
         # A thousand who come at once must not make a thousand links.
-        if process.consumer.is_down or not process.lookers.acquire(blocking=False):
+        if running.consumer.is_down or not running.lookers.acquire(blocking=False):
             return None
         try:
             return self._looked(task_ids, timeout)
         finally:
-            process.lookers.release()
+            running.lookers.release()
 
     def _looked(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta]:
         longest = self.settings.broker_connection_timeout
@@ -142,7 +142,7 @@ class Backend(AsyncBackendMixin):
     @property
     def consumer(self) -> BaseResultConsumer:
         """The consumer of this process."""
-        return self._process().consumer
+        return self._running.get().consumer
 
     def drainer(self) -> Drainer:
         """Return the drainer that is right where this is called from, draining."""
@@ -156,23 +156,17 @@ class Backend(AsyncBackendMixin):
 
     def close(self) -> None:
         """End the links and what runs in the background; to wait again starts both again."""
-        process = self._processes.pop(os.getpid(), None)
-        if process is not None:
-            process.consumer.stop()
+        running = self._running.pop()
+        if running is not None:
+            running.consumer.stop()
 
     def _drainer(self) -> Drainer:
-        return self._process().drainer(drainer_class(self.settings.result_drainer))
+        return self._running.get().drainer(drainer_class(self.settings.result_drainer))
 
-    def _process(self) -> "_Process":
-        pid = os.getpid()
-        process = self._processes.get(pid)
-        if process is None:
-            consumer = BaseResultConsumer(self._new_link(), settings=self.settings)
-            # What the parents had stays in the table, unused: to end it would end the parents' links.
-            process = self._processes.setdefault(pid, _Process(consumer))
-            if process.consumer is consumer:
-                finalize(self, consumer.stop_soon).atexit = False
-        return process
+    def _begin(self) -> "_Running":
+        consumer = BaseResultConsumer(self._new_link(), settings=self.settings)
+        finalize(self, consumer.stop_soon).atexit = False
+        return _Running(consumer)
 
     def _new_backoff(self) -> Backoff:
         settings = self.settings
@@ -182,7 +176,7 @@ class Backend(AsyncBackendMixin):
         self._drainer().runtime.flag().wait(seconds)
 
 
-class _Process:
+class _Running:
     """What belongs to one process: the link, and who drains it."""
 
     def __init__(self, consumer: BaseResultConsumer) -> None:

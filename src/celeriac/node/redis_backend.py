@@ -1,11 +1,11 @@
 """Results in Redis: keys that expire, and a word to everybody who listens."""
 
-import os
 from collections.abc import Sequence
 
 from celeriac.config import Settings
 from celeriac.model.result import ResultMeta
 from celeriac.node.backend import Backend
+from celeriac.node.per_process import PerProcess
 from celeriac.transport.redis_results import RedisResultLink
 from celeriac.transport.redis_store import RedisResultStore
 from celeriac.transport.result_link import ResultLink
@@ -18,20 +18,20 @@ class RedisBackend(Backend):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._stores: dict[int, RedisResultStore] = {}
+        self._store = PerProcess(lambda: RedisResultStore(settings))
 
     def read(self, task_ids: Sequence[str], *, timeout: float) -> dict[str, ResultMeta]:
         """Return what is stored of these tasks."""
-        return self._store().read(task_ids, timeout=timeout)
+        return self._store.get().read(task_ids, timeout=timeout)
 
     def forget(self, task_id: str) -> None:
         """Delete what is stored of a task."""
-        self._store().delete([task_id], timeout=self.settings.broker_connection_timeout)
+        self._store.get().delete([task_id], timeout=self.settings.broker_connection_timeout)
 
     def close(self) -> None:
         """End the links and what runs in the background; to wait again starts both again."""
         super().close()
-        store = self._stores.pop(os.getpid(), None)
+        store = self._store.pop()
         if store is not None:
             store.close()
 
@@ -46,10 +46,4 @@ class RedisBackend(Backend):
         correlation_id: str,  # noqa: ARG002
         timeout: float,
     ) -> bool:
-        return self._store().write(meta, timeout=timeout)
-
-    def _store(self) -> RedisResultStore:
-        pid = os.getpid()
-        store = self._stores.get(pid)
-        # A parent's store stays in the table, unused: its sockets are the parent's.
-        return store or self._stores.setdefault(pid, RedisResultStore(self.settings))
+        return self._store.get().write(meta, timeout=timeout)

@@ -1,6 +1,5 @@
 """Results as messages to the client that sent the task."""
 
-import os
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
@@ -9,6 +8,7 @@ from celeriac.errors import CallerError, ConnectionLost
 from celeriac.model.result import ResultMeta
 from celeriac.node.backend import Backend
 from celeriac.node.drainer import AsyncioDrainer
+from celeriac.node.per_process import PerProcess
 from celeriac.transport.base import Connection
 from celeriac.transport.result_link import ResultLink
 from celeriac.transport.rpc_results import RpcResultLink, RpcResultSender
@@ -25,13 +25,9 @@ class RpcBackend(Backend):
     def __init__(self, settings: Settings, connect: Callable[[], Connection]) -> None:
         super().__init__(settings)
         self._connect = connect
-        self._queues: dict[int, str] = {}
-        self._senders: dict[int, RpcResultSender] = {}
-
-    @property
-    def queue_name(self) -> str:
-        """The queue of this process; one of another process, or of an earlier start, is another."""
-        return self._queues.setdefault(os.getpid(), f"celeriac.reply.{uuid4().hex}")
+        # One of another process, or of an earlier start, is another.
+        self._queue_name = PerProcess(lambda: f"celeriac.reply.{uuid4().hex}")
+        self._sender = PerProcess(lambda: RpcResultSender(connect()))
 
     @property
     def reply_to(self) -> str:
@@ -49,7 +45,7 @@ class RpcBackend(Backend):
         if not self.consumer.wait_until_up(drainer.runtime.flag(), patience):
             error = self.consumer.health().last_error
             raise ConnectionLost(error or f"no link to the broker within {patience:g} s")
-        return self.queue_name
+        return self._queue_name.get()
 
     def read(self, task_ids: Sequence[str], *, timeout: float) -> dict[str, ResultMeta]:
         """Return what has come of these tasks."""
@@ -65,19 +61,17 @@ class RpcBackend(Backend):
     def close(self) -> None:
         """End the links and the queue; to wait again starts with an empty one."""
         super().close()
-        sender = self._senders.pop(os.getpid(), None)
+        sender = self._sender.pop()
         if sender is not None:
             sender.close()
 
     def _new_link(self) -> ResultLink:
-        return RpcResultLink(self._connect(), queue_name=self.queue_name, settings=self.settings)
+        return RpcResultLink(self._connect(), queue_name=self._queue_name.get(), settings=self.settings)
 
     def _write(self, meta: ResultMeta, *, reply_to: str, correlation_id: str, timeout: float) -> bool:
         if not reply_to:
             return False
-        pid = os.getpid()
-        sender = self._senders.get(pid) or self._senders.setdefault(pid, RpcResultSender(self._connect()))
-        sender.send(
+        self._sender.get().send(
             meta,
             reply_to=reply_to,
             correlation_id=correlation_id,

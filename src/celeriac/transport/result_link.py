@@ -65,7 +65,7 @@ class ResultLink(Protocol):
         """
 
     def interrupt(self) -> None:
-        """End a :meth:`drain` that waits now, or else the next one; from any thread, greenlet or finalizer."""
+        """End a :meth:`drain` that waits now, or else the next one; from anywhere, finalizers too."""
 
     def close(self) -> None:
         """End the link; closing twice is fine, and no error comes out of it."""
