@@ -90,7 +90,7 @@ class Celeriac:
 
         return backend_for(self.conf, self.connection)
 
-    def AsyncResult(self, id: str, parent: Result | None = None) -> Result:  # noqa: A002, N802
+    def AsyncResult(self, id: str, parent: Result | Results | None = None) -> Result:  # noqa: A002, N802
         """Return the result of the task of this id; see :class:`~celeriac.node.result.AsyncResult`."""
         return Result(id, backend=self.backend, control=self.control, parent=parent)
 

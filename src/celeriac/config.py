@@ -257,10 +257,10 @@ _KINDS: dict[object, _Kind] = {
         "give a text", lambda value: isinstance(value, str | None), keep=lambda value: value or None
     ),
     float | None: _Kind(
-        "give a number of seconds above 0",
-        lambda value: value is None or _is_seconds(value),
-        float,
-        lambda value: None if value is None else float(value),
+        "give a number of seconds above 0, or an empty text for none",
+        lambda value: value in (None, "") or _is_seconds(value),
+        lambda text: float(text) if text else None,
+        lambda value: None if value in (None, "") else float(value),
     ),
     tuple[str, ...]: _Kind("give a list of texts, in a variable as a,b", _is_texts, _read_texts, tuple),
     Mapping[str, object]: _Kind("give a table, in a variable as JSON", _is_table, json.loads, _copied),

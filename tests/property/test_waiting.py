@@ -170,6 +170,16 @@ class Process:
 
         self.act(effects)
 
+    def dismiss(self) -> None:
+        everyone = {waiter for watching in self.books.values() for waiter in watching}
+        for waiter in everyone:
+            self.strike(waiter, self.tasks_of(waiter))
+
+        gone, effects = self.waiting.dismiss()
+
+        self.act(effects)
+        assert Counter(gone) == Counter(everyone)
+
     def connect(self, now: float) -> None:
         self.link = Link()
         self.resyncing = set(self.books) if self.has_store else set()
@@ -356,6 +366,11 @@ class WaitingMachine(RuleBasedStateMachine):
     @rule(number=processes, waiter=waiters, asked=st.none() | some_ids)
     def cancel(self, number: int, waiter: str, asked: list[str] | None) -> None:
         self.of(number).cancel(waiter, asked, self.now)
+
+    @precondition(lambda self: any(each.books for each in self.processes))
+    @rule(number=processes)
+    def dismiss(self, number: int) -> None:
+        self.of(number).dismiss()
 
     @rule(number=processes, waiter=waiters, task_id=task_ids)
     def cancel_and_wait_again(self, number: int, waiter: str, task_id: str) -> None:

@@ -7,6 +7,7 @@ import pickle
 import ssl
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, fields, replace
+from datetime import timedelta
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -23,6 +24,7 @@ from celeriac.node.state import State
 
 SECRET = "hunter2"  # noqa: S105 - it opens nothing
 NAMES = [each.name for each in fields(Settings) if not each.name.startswith("_")]
+SECONDS = {each.name for each in fields(Settings) if each.type is float}
 SECRET_KEYS = [
     *("password", "PASSWD", "redis_password", "passphrase", "pwd", "secret", "client_secret", "token"),
     *("sessionToken", "api_key", "apikey", "key", "aws_access_key_id", "AccountKey", "SharedAccessSignature"),
@@ -36,6 +38,8 @@ OURS = {
     "event_offline_limit",
     "max_tasks_in_memory",
     "max_workers_in_memory",
+    "result_drainer",
+    "result_max_bytes",
 }
 
 
@@ -72,7 +76,10 @@ def test_the_defaults_are_those_of_celery(name: str) -> None:
 
     ours = getattr(Settings(), name)
 
-    assert ours == stock
+    # Celery: of some switches None means off, and one duration is no number.
+    if isinstance(stock, timedelta):
+        stock = stock.total_seconds()
+    assert ours == (bool(stock) if isinstance(ours, bool) else stock)
 
 
 def test_with_no_broker_named_it_is_rabbitmq_on_this_machine() -> None:
@@ -171,7 +178,7 @@ def test_json_is_accepted_under_both_its_names(accepted: list[str]) -> None:
     assert settings.accept_content == tuple(accepted)
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Settings) if each.type is float])
+@pytest.mark.parametrize("name", sorted(SECONDS - {"result_expires"}))
 @pytest.mark.parametrize("value", [0, -1, -0.5, float("nan"), float("inf"), 10**400, True, "5", [5], ssl])
 def test_seconds_are_numbers_above_zero(name: str, value: object) -> None:
     arguments = {name: value}
@@ -180,6 +187,14 @@ def test_seconds_are_numbers_above_zero(name: str, value: object) -> None:
 
     assert message.startswith(f"{name} is ")
     assert message.endswith(" (argument); give a number of seconds above 0")
+
+
+@pytest.mark.parametrize("value", [-1, -0.5, float("nan"), float("inf"), 10**400, True, False, "5", [5], ssl])
+def test_results_are_kept_for_some_seconds_or_for_ever(value: object) -> None:
+    message = refusal({"result_expires": value})
+
+    assert message.endswith(" (argument); give a number of seconds, or 0 for no end")
+    assert load({"result_expires": 0}).result_expires == 0.0
 
 
 def test_whole_seconds_become_a_float() -> None:
@@ -308,6 +323,15 @@ def test_an_empty_text_is_none_where_none_is_possible(name: str) -> None:
     environ = {f"CELERIAC_{name.upper()}": "rpc://"}
 
     settings = load({name: ""}, environ=environ)
+
+    assert getattr(settings, name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["result_backend", "broker_login_method", "result_failure_expires", "result_compression"]
+)
+def test_an_empty_variable_is_none_where_none_is_possible(name: str) -> None:
+    settings = load(environ={f"CELERIAC_{name.upper()}": ""})
 
     assert getattr(settings, name) is None
 

@@ -178,8 +178,7 @@ class WaitingList:
 
     def dismiss(self) -> tuple[list[Waiter], list[Effect]]:
         """Let everybody go, and return who waited: the way to the results is closed."""
-        waiters = list(self._tasks)
-        return waiters, self._let_go(waiters)
+        return list(self._tasks), self._let_go(list(self._tasks))
 
     def connect(self, now: float) -> list[Effect]:
         """Begin anew with a link that has just come up."""
@@ -372,11 +371,8 @@ class _Early:
         self.purge(now)
         if meta.task_id in self.states:
             old = self.states[meta.task_id][0]
-            if (
-                old == meta
-                or (old.is_ready and not meta.is_ready)
-                or (old.status == SUCCESS and not old.fault)
-            ):
+            is_success = old.status == SUCCESS and not old.fault
+            if old == meta or is_success or (old.is_ready and not meta.is_ready):
                 return False
             self.drop(meta.task_id)
         self.states[meta.task_id] = (meta, size, now)

@@ -61,7 +61,7 @@ class Backend(AsyncBackendMixin):
 
     def look(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta] | None:
         """Return what is known of these tasks: most results that are asked for are there already."""
-        if not task_ids or timeout == 0:
+        if timeout is not None and timeout <= 0:
             return self._looked(task_ids, _NOW)
         running = self._running.get()
         # A thousand who come at once must not make a thousand links.
@@ -158,6 +158,7 @@ class Backend(AsyncBackendMixin):
         """End the links and what runs in the background; to wait again starts both again."""
         running = self._running.pop()
         if running is not None:
+            running.finalizer.detach()
             running.consumer.stop()
 
     def _drainer(self) -> Drainer:
@@ -165,8 +166,9 @@ class Backend(AsyncBackendMixin):
 
     def _begin(self) -> "_Running":
         consumer = BaseResultConsumer(self._new_link(), settings=self.settings)
-        finalize(self, consumer.stop_soon).atexit = False
-        return _Running(consumer)
+        finalizer = finalize(self, consumer.stop_soon)
+        finalizer.atexit = False
+        return _Running(consumer, finalizer)
 
     def _new_backoff(self) -> Backoff:
         settings = self.settings
@@ -179,8 +181,9 @@ class Backend(AsyncBackendMixin):
 class _Running:
     """What belongs to one process: the link, and who drains it."""
 
-    def __init__(self, consumer: BaseResultConsumer) -> None:
+    def __init__(self, consumer: BaseResultConsumer, finalizer: "finalize[..., Backend]") -> None:
         self.consumer = consumer
+        self.finalizer = finalizer
         self.lookers = Semaphore(_LOOKERS)
         self._drainers: dict[type[Drainer], Drainer] = {}
 

@@ -28,7 +28,14 @@ class Callbacks:
             if self._is_running:
                 return
             self._is_running = True
-        self._runtime.spawn(self._run, name="celeriac-callbacks")
+        self._start()
+
+    def _start(self) -> None:
+        try:
+            self._runtime.spawn(self._run, name="celeriac-callbacks")
+        except BaseException:
+            self._is_running = False
+            raise
 
     def _run(self) -> None:
         while True:
@@ -41,3 +48,7 @@ class Callbacks:
                 callback()
             except Exception:
                 logger.exception("A callback of a result failed.")
+            except BaseException:
+                # It ends this thread or greenlet, and not the callbacks after it.
+                self._start()
+                raise

@@ -16,6 +16,7 @@ from celeriac.errors import AccessRefused, NetworkError
 from celeriac.model.result import ResultMeta
 from celeriac.node.slot import Slot
 from celeriac.runtime.base import Flag, Runtime, Spawned
+from celeriac.runtime.threads import Threads
 from celeriac.transport.result_link import Arrived, Confirmed, News, ResultLink
 
 __all__ = ["BaseResultConsumer", "Health"]
@@ -30,6 +31,7 @@ _IDLE_TURN: Final = 1.0
 _GOOD_AFTER: Final = 5.0
 #: How long a clean end may take.
 _FAREWELL: Final = 2.0
+_STOPPED: Final = "the app was closed while somebody waited for a result; to wait again is fine"
 
 
 class Health(NamedTuple):
@@ -44,6 +46,9 @@ class Health(NamedTuple):
     #: Tasks and waiters at present.
     watched: int
     waiters: int
+    #: States that came again or too late, and those forgotten before anybody asked, for want of room.
+    duplicates: int
+    overflowed: int
 
 
 class BaseResultConsumer:
@@ -67,14 +72,15 @@ class BaseResultConsumer:
         self._outgoing: deque[Subscribe | Unsubscribe | Read] = deque()
         #: Slots whose owners are gone; finalizers put them here, and may do no more.
         self._dropped: deque[Slot] = deque()
-        self._is_up = False
+        self._is_up = self._is_spent = False
         self._up_since = self._retry_at = 0.0
         self._last_error: NetworkError | None = None
         #: Raised for who waits until the link is up.
         self._up_flags: list[Flag] = []
-        self._is_draining = self._is_stopping = False
+        self._is_draining = self._is_stopping = self._has_ended = False
+        self._runtime: Runtime = Threads()
         self._host: Spawned | None = None
-        self._pause: Flag | None = None
+        self._pause = self._runtime.flag()
 
     @property
     def has_store(self) -> bool:
@@ -97,7 +103,7 @@ class BaseResultConsumer:
         """Drain in the background, in a thread or greenlet of ``runtime``; starting twice is fine."""
         with self._mutex:
             if self._host is None and not self._is_stopping:
-                self._pause = runtime.flag()
+                self._runtime, self._pause = runtime, runtime.flag()
                 self._host = runtime.spawn(self._run, name="celeriac-results")
 
     def stop(self) -> None:
@@ -106,6 +112,8 @@ class BaseResultConsumer:
         self._interrupt()
         if self._host is not None:
             self._host.join(_FAREWELL)
+        else:
+            self._end()
 
     def stop_soon(self) -> None:
         """Like :meth:`stop`, for finalizers: nothing is locked or awaited."""
@@ -150,6 +158,8 @@ class BaseResultConsumer:
             )
         self._ring(slots)
         self._interrupt()
+        if self._has_ended:
+            self._fail(NetworkError(_STOPPED))
 
     def cancel_for(self, slot: Slot, task_ids: Iterable[str] | None = None) -> None:
         """Put nothing more into a slot: of these tasks, or at all."""
@@ -209,34 +219,52 @@ class BaseResultConsumer:
                 attempts=self._backoff.attempts,
                 watched=waiting.watched,
                 waiters=waiting.waiters,
+                duplicates=waiting.duplicates,
+                overflowed=waiting.overflowed,
             )
 
     # -- the loop
 
     def _run(self) -> None:
-        while not self._is_stopping:
-            try:
-                self.drain_events()
-            except Exception:
-                # A fault of ours is nobody's loss: a fresh link, and what was missed is read again.
-                logger.exception("Draining results failed, and begins anew.")
-                with self.reconnect_on_error():
-                    raise NetworkError("draining results failed") from None
-        if self._is_up:
-            self._link.delete()
-        self._link.close()
-        self._fail(NetworkError("the result consumer was stopped; make another app to wait for results"))
+        try:
+            while not self._is_stopping:
+                try:
+                    self.drain_events()
+                except Exception as error:
+                    # A fault of ours is nobody's loss: a fresh link, and what was missed is read again.
+                    logger.exception("Draining results failed, and begins anew.")
+                    self._lose(NetworkError(f"draining results failed: {error}"))
+        except BaseException:
+            # Somebody ended this thread or greenlet, and not the waiting of others: another goes on.
+            self._lose(NetworkError("who drained results was ended"))
+            self._host = self._runtime.spawn(self._run, name="celeriac-results")
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        """End the link for good, and tell everybody who waits."""
+        try:
+            if self._is_up:
+                self._link.delete()
+            self._link.close()
+        finally:
+            self._has_ended = True
+            self._fail(NetworkError(_STOPPED))
 
     def _come_back(self, longest: float) -> bool:
         """Make the link again if it is time and somebody needs it; return whether it is up."""
-        now = monotonic()
+        # Lowered before looking, so that nobody who comes now is overlooked.
+        self._pause.clear()
         is_needed = not self.has_store or self._waiting.watched > 0 or bool(self._up_flags)
-        wait = max(0.0, self._retry_at - now) if is_needed else _IDLE_TURN
-        if wait > 0 and self._pause is not None:
-            self._pause.clear()
-            if not self._is_stopping:
-                self._pause.wait(min(wait, longest))
+        wait = max(0.0, self._retry_at - monotonic()) if is_needed else _IDLE_TURN
+        if self._is_stopping:
             return False
+        if wait > 0:
+            self._pause.wait(min(wait, longest))
+            return False
+        if self._is_spent:
+            self._link = self._link.clone()
+            self._is_spent = False
         self._link.open()
         with self._mutex:
             self._outgoing.clear()
@@ -291,14 +319,13 @@ class BaseResultConsumer:
         level = logging.WARNING if isinstance(error, AccessRefused) else logging.INFO
         if self._is_up or self._last_error is None:
             logger.log(level, "Results wait for their store: %s", error)
-        old, self._link = self._link, self._link.clone()
-        old.close()
         with self._mutex:
-            self._is_up = self._is_draining = False
+            self._is_up, self._is_spent, self._is_draining = False, True, False
             self._last_error = error
             self._outgoing.clear()
             self._apply(self._waiting.disconnect(now))
-        self._retry_at = monotonic() + self._backoff.next()
+        self._retry_at = now + self._backoff.next()
+        self._link.close()
 
     def _fail(self, error: NetworkError) -> None:
         """Tell everybody who waits that it is no use."""
@@ -333,6 +360,5 @@ class BaseResultConsumer:
 
     def _interrupt(self) -> None:
         self._link.interrupt()
-        pause = self._pause
-        if pause is not None and not self._is_up:
-            pause.set()
+        if not self._is_up:
+            self._pause.set()

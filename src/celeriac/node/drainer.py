@@ -2,6 +2,7 @@
 
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import suppress
 from importlib import import_module
 from time import monotonic
 from typing import ClassVar, TypeVar
@@ -15,7 +16,7 @@ from celeriac.runtime.base import Runtime
 from celeriac.runtime.environment import environment
 from celeriac.runtime.threads import Threads
 
-__all__ = ["AsyncioDrainer", "Drainer", "LoopSlot", "drainer_class", "register_drainer"]
+__all__ = ["AsyncioDrainer", "Drainer", "LoopSlot", "TimeIsUp", "drainer_class", "register_drainer"]
 
 _drainers: dict[str, "type[Drainer]"] = {}
 _D = TypeVar("_D", bound="type[Drainer]")
@@ -139,8 +140,14 @@ class AsyncioDrainer(Drainer):
         return LoopSlot(LoopFlag(get_running_loop()), task_ids, wants_all=wants_all)
 
     def caller(self) -> Callable[[Callable[[], object]], object]:
-        """Return what runs a callback in the running loop."""
-        return get_running_loop().call_soon_threadsafe
+        """Return what runs a callback in the running loop, for as long as that runs."""
+        loop = get_running_loop()
+
+        def call(callback: Callable[[], object]) -> None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody is there to be called
+                loop.call_soon_threadsafe(callback)
+
+        return call
 
     async def drain_events_async(
         self,
@@ -167,6 +174,10 @@ class LoopSlot(Slot):
     flag: LoopFlag
 
 
+class TimeIsUp(ResultTimeout):
+    """The time that was given to us, and not to somebody who is called meanwhile, has passed."""
+
+
 class _Countdown:
     """How long to wait at a time, until the time is up."""
 
@@ -179,5 +190,5 @@ class _Countdown:
         """Return how long to wait now, None for ever; raises ResultTimeout when the time is up."""
         left = None if self._deadline is None else self._deadline - monotonic()
         if left is not None and left <= 0:
-            raise ResultTimeout(f"no result within {self._timeout:g} s")
+            raise TimeIsUp(f"no result within {self._timeout:g} s")
         return min((span for span in (left, self._interval) if span is not None), default=None)

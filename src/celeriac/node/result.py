@@ -3,7 +3,7 @@
 from asyncio import to_thread
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from celeriac.errors import CallerError, CeleriacError, RemoteError, ResultUnreadable, TaskRevoked
 from celeriac.model.result import Failure, ResultMeta, ResultTree
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from celeriac.node.result_set import ResultSet
 
 __all__ = ["AsyncResult", "value_of"]
+
+#: Celery's ids have 36 characters; people's own are seldom much longer.
+_MAX_ID_BYTES: Final = 1024
 
 
 class AsyncResult:
@@ -34,12 +37,10 @@ class AsyncResult:
         *,
         backend: "Backend",
         control: "Control | None" = None,
-        parent: "AsyncResult | None" = None,
+        parent: "AsyncResult | ResultSet | None" = None,
     ) -> None:
-        if not id or not isinstance(id, str):
-            raise CallerError(f"the id of a task is a text that is not empty, not {id!r}")
-        self.id = id
-        #: The result of the task before it in a chain.
+        self.id = _checked(id)
+        #: The result of the task, or the results of the group, before it in a chain.
         self.parent = parent
         self._backend = backend
         self._control = control
@@ -67,9 +68,7 @@ class AsyncResult:
         terms = Terms(timeout, interval, on_message, on_interval)
         if _is_in_loop():
             return self._get_async(terms, propagate=propagate)
-        meta = self._meta
-        if meta is None or not meta.is_ready:
-            meta = self._backend.wait_for_pending(self, terms)
+        meta = self.known_end() or self._backend.wait_for_pending(self, terms)
         return value_of(meta, propagate=propagate)
 
     wait = get
@@ -78,9 +77,7 @@ class AsyncResult:
         return self._get_async(Terms(), propagate=True).__await__()
 
     async def _get_async(self, terms: Terms, *, propagate: bool) -> Any:
-        meta = self._meta
-        if meta is None or not meta.is_ready:
-            meta = await self._backend.wait_for_pending_async(self, terms)
+        meta = self.known_end() or await self._backend.wait_for_pending_async(self, terms)
         return value_of(meta, propagate=propagate)
 
     async def fetch(self) -> "AsyncResult":
@@ -99,7 +96,8 @@ class AsyncResult:
         It runs beside the caller: in the event loop this was called in, else in a thread or greenlet for
         callbacks. ``on_error(error)`` is called instead if the end cannot be learned.
         """
-        call = self._backend.drainer().caller()
+        drainer = self._backend.drainer()
+        call = drainer.caller()
 
         def receive(news: ResultMeta | Exception) -> None:
             self.receive(news)
@@ -112,7 +110,7 @@ class AsyncResult:
             call(partial(callback, self))
         else:
             # Held by the consumer until the end, and the result with it.
-            self._backend.consumer.consume_from(LastingSlot(receive), [self.id], peek=True)
+            drainer.consumer.consume_from(LastingSlot(receive), [self.id], peek=True)
         return self
 
     # -- what is known now
@@ -191,9 +189,31 @@ class AsyncResult:
         """Whether the end of the task is not known here yet."""
         return self._meta is None or not self._meta.is_ready
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the backend watches for it, though nobody waits."""
+        return self._slot is not None
+
+    def ancestors(self) -> "Iterator[AsyncResult]":
+        """Yield the results of all tasks before it in its chain, the nearest first."""
+        parent = self.parent
+        while parent is not None:
+            if isinstance(parent, AsyncResult):
+                yield parent
+            else:
+                yield from parent
+            parent = parent.parent
+
+    def known_end(self) -> ResultMeta | None:
+        """Return what is known to end a wait for it: its end, or the failure of one before it."""
+        if self._meta is not None and self._meta.is_ready:
+            return self._meta
+        metas = (ancestor.known_end() for ancestor in self.ancestors())
+        return next((meta for meta in metas if meta and meta.status in PROPAGATE_STATES), None)
+
     def lineage(self) -> list[str]:
         """Return the ids of the task and of all before it in its chain whose end is not known."""
-        return [self.id, *(parent.id for parent in self._parents() if parent.is_pending)]
+        return [self.id, *(ancestor.id for ancestor in self.ancestors() if ancestor.is_pending)]
 
     def pick(self, metas: Sequence[ResultMeta]) -> ResultMeta | None:
         """Return what ends a wait for this result, out of what came; None if nothing does."""
@@ -220,26 +240,18 @@ class AsyncResult:
         slot, self._slot = self._slot, None
         return slot
 
-    def _parents(self) -> "Iterator[AsyncResult]":
-        parent = self.parent
-        while parent is not None:
-            yield parent
-            parent = parent.parent
-
     def _from_tree(self, tree: ResultTree) -> "AsyncResult | ResultSet":
         from celeriac.node.result_set import ResultSet  # noqa: PLC0415 - a set is made of results
 
-        if tree.members is not None:
-            members = [self._from_tree(member) for member in tree.members]
-            results = [each for each in members if isinstance(each, AsyncResult)]
-            return ResultSet(results, backend=self._backend, id=tree.id)
         parent = None if tree.parent is None else self._from_tree(tree.parent)
-        return AsyncResult(
-            tree.id,
-            backend=self._backend,
-            control=self._control,
-            parent=parent if isinstance(parent, AsyncResult) else None,
-        )
+        if tree.members is None:
+            return AsyncResult(tree.id, backend=self._backend, control=self._control, parent=parent)
+        results = ResultSet(backend=self._backend, id=tree.id, parent=parent)
+        for member in tree.members:
+            made = self._from_tree(member)
+            # A group in a group is waited for as its tasks.
+            results.update([made] if isinstance(made, AsyncResult) else made)
+        return results
 
     def __repr__(self) -> str:
         return f"<AsyncResult {self.id}>"
@@ -275,6 +287,15 @@ def value_of(meta: ResultMeta, *, propagate: bool) -> Any:
     if propagate and (meta.fault or meta.status in PROPAGATE_STATES):
         raise error
     return error
+
+
+def _checked(task_id: object) -> str:
+    try:
+        if isinstance(task_id, str) and 0 < len(task_id.encode()) <= _MAX_ID_BYTES:
+            return task_id
+    except UnicodeEncodeError:
+        pass  # no broker can spell it
+    raise CallerError(f"the id of a task is a text of 1 to {_MAX_ID_BYTES} bytes, not {task_id!r:.80}")
 
 
 def _is_in_loop() -> bool:

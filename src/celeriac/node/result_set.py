@@ -1,11 +1,12 @@
 """Many results at once."""
 
 from asyncio import to_thread
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from celeriac.model.result import ResultMeta
+from celeriac.model.states import PROPAGATE_STATES
 from celeriac.node.result import AsyncResult, value_of
 from celeriac.node.waiting import Terms
 from celeriac.runtime.environment import environment
@@ -28,9 +29,11 @@ class ResultSet:
         *,
         backend: "Backend",
         id: str | None = None,  # noqa: A002 - the name Celery gave it
+        parent: "AsyncResult | ResultSet | None" = None,
     ) -> None:
-        #: The id of the group, if they are one.
+        #: The id of the group, if they are one, and what was before it in a chain.
         self.id = id
+        self.parent = parent
         self._backend = backend
         # By id: a result that was added twice is waited for once.
         self._by_id: dict[str, AsyncResult] = {}
@@ -80,8 +83,8 @@ class ResultSet:
         terms = Terms(timeout, interval, on_message, on_interval)
         if environment() == "asyncio":
             return self._join_async(gathered, terms)
-        for _, meta in self._iter(terms):
-            gathered.add(meta)
+        for task_id, meta in self._iter(terms):
+            gathered.add(task_id, meta)
         return gathered.values()
 
     get = join
@@ -94,8 +97,8 @@ class ResultSet:
     async def _join_async(self, gathered: "_Gathered", terms: Terms) -> list[Any]:
         ended = self._iter_async(terms)
         async with aclosing(ended):
-            async for _, meta in ended:
-                gathered.add(meta)
+            async for task_id, meta in ended:
+                gathered.add(task_id, meta)
         return gathered.values()
 
     def iter_native(
@@ -109,21 +112,27 @@ class ResultSet:
         return self._iter(Terms(timeout, interval, on_message, on_interval))
 
     def _iter(self, terms: Terms) -> Iterator[tuple[str, ResultMeta]]:
-        known, pending = self._split()
-        yield from known
-        for task_id, meta in self._backend.iter_native(pending, terms):
-            self._by_id[task_id].receive(meta)
-            yield task_id, meta
+        awaited = _Awaited(self._by_id)
+        yield from awaited.known
+        if awaited.members:
+            for task_id, meta in self._backend.iter_native(awaited.ids(), terms):
+                yield from awaited.decide(task_id, meta)
+                if not awaited.members:
+                    return
 
     async def _iter_async(self, terms: Terms) -> AsyncGenerator[tuple[str, ResultMeta]]:
-        known, pending = self._split()
-        for each in known:
+        awaited = _Awaited(self._by_id)
+        for each in awaited.known:
             yield each
-        ended = self._backend.iter_native_async(pending, terms)
+        if not awaited.members:
+            return
+        ended = self._backend.iter_native_async(awaited.ids(), terms)
         async with aclosing(ended):
             async for task_id, meta in ended:
-                self._by_id[task_id].receive(meta)
-                yield task_id, meta
+                for each in awaited.decide(task_id, meta):
+                    yield each
+                if not awaited.members:
+                    return
 
     def as_completed(self, timeout: float | None = None) -> "Completed":
         """Return the results as they end, for ``for`` and for ``async for``."""
@@ -186,16 +195,6 @@ class ResultSet:
     def __repr__(self) -> str:
         return f"<ResultSet of {len(self)}{f', group {self.id}' if self.id else ''}>"
 
-    def _split(self) -> tuple[list[tuple[str, ResultMeta]], list[str]]:
-        """Return those whose end is known, and the ids of the others."""
-        known, pending = [], []
-        for task_id, result in self._by_id.items():
-            if result.is_pending:
-                pending.append(task_id)
-            else:
-                known.append((task_id, result.meta))
-        return known, pending
-
     def _read(self) -> list[AsyncResult]:
         """Learn what is known, with one question for all, and return the results."""
         if environment() != "asyncio":
@@ -228,6 +227,41 @@ class Completed:
                 yield self._by_id[task_id]
 
 
+class _Awaited:
+    """The members of a set whose ends are not known, and what will decide them."""
+
+    def __init__(self, results: Mapping[str, AsyncResult]) -> None:
+        #: The ends that are known.
+        self.known: list[tuple[str, ResultMeta]] = []
+        self.members: dict[str, AsyncResult] = {}
+        #: The members that come after a task in a chain: should it fail, they will never run.
+        self._after: dict[str, list[str]] = {}
+        for task_id, result in results.items():
+            meta = result.known_end()
+            if meta is not None:
+                self.known.append((task_id, meta))
+                continue
+            self.members[task_id] = result
+            for ancestor in result.lineage()[1:]:
+                self._after.setdefault(ancestor, []).append(task_id)
+
+    def ids(self) -> list[str]:
+        """Return whose ends are to be waited for."""
+        return [*self.members, *self._after]
+
+    def decide(self, task_id: str, meta: ResultMeta) -> list[tuple[str, ResultMeta]]:
+        """Return the members whose ends are known by the end of a task, and await them no more."""
+        decided = []
+        member = self.members.pop(task_id, None)
+        if member is not None:
+            member.receive(meta)
+            decided.append((task_id, meta))
+        if meta.status in PROPAGATE_STATES:
+            after = [each for each in self._after.get(task_id, ()) if self.members.pop(each, None)]
+            decided += [(each, meta) for each in after]
+        return decided
+
+
 class _Gathered:
     """What the tasks of a set returned, so far."""
 
@@ -239,13 +273,13 @@ class _Gathered:
         self._callback = callback
         self._values: dict[str, Any] = {}
 
-    def add(self, meta: ResultMeta) -> None:
+    def add(self, task_id: str, meta: ResultMeta) -> None:
         """Take how a task ended; raise it if it failed and failures are to be raised."""
         value = value_of(meta, propagate=self._propagate)
         if self._callback is not None:
-            self._callback(meta.task_id, value)
+            self._callback(task_id, value)
         else:
-            self._values[meta.task_id] = value
+            self._values[task_id] = value
 
     def values(self) -> list[Any]:
         """Return them in the order of the set."""

@@ -61,6 +61,8 @@ class RpcBackend(Backend):
     def close(self) -> None:
         """End the links and the queue; to wait again starts with an empty one."""
         super().close()
+        # The next queue is another: who ends the old one late must not end the new one.
+        self._queue_name.pop()
         sender = self._sender.pop()
         if sender is not None:
             sender.close()

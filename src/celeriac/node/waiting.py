@@ -4,15 +4,16 @@ from abc import ABC, abstractmethod
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 from weakref import finalize, ref
 
 from celeriac.config import Settings
 from celeriac.errors import CallerError, CeleriacError, ResultTimeout
 from celeriac.model.result import ResultMeta
 from celeriac.node.consumer import BaseResultConsumer
-from celeriac.node.drainer import AsyncioDrainer, Drainer
+from celeriac.node.drainer import AsyncioDrainer, Drainer, TimeIsUp
 from celeriac.node.slot import LastingSlot
 
 if TYPE_CHECKING:
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncBackendMixin", "Terms"]
 
+#: Thirty years: more than the system can wait is as good as for ever.
+_LONGEST: Final = 1e9
+#: More often than this is for machines that have nothing else to do.
+_SHORTEST: Final = 0.01
 
-class Terms(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Terms:
     """On which terms somebody waits."""
 
     #: Seconds; 0 means now, None for ever.
@@ -33,15 +40,24 @@ class Terms(NamedTuple):
     #: Called whenever something came, or an interval has passed.
     on_interval: Callable[[], object] | None = None
 
+    def __post_init__(self) -> None:
+        for name, least in (("timeout", 0.0), ("interval", _SHORTEST)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not value == value:  # noqa: PLR0124 - only NaN is not
+                raise CallerError(f"{name} is {value}; give a number of seconds, or None")
+            object.__setattr__(self, name, min(max(value, least), _LONGEST))
+
     def deadline(self) -> float | None:
         """Return when the time is up, if the wait begins now."""
         return None if self.timeout is None else monotonic() + self.timeout
 
     def left(self, deadline: float | None) -> float | None:
-        """Return how long there is until a deadline; raises ResultTimeout when it has passed."""
+        """Return how long there is until a deadline; raises TimeIsUp when it has passed."""
         left = None if deadline is None else deadline - monotonic()
         if left is not None and left <= 0:
-            raise ResultTimeout(f"no result within {self.timeout:g} s")
+            raise TimeIsUp(f"no result within {self.timeout:g} s")
         return left
 
     def tell(self, metas: list[ResultMeta]) -> list[ResultMeta]:
@@ -81,7 +97,7 @@ class AsyncBackendMixin(ABC):
 
     def add_pending_result(self, result: "AsyncResult") -> "AsyncResult":
         """Watch for a result from now on, for as long as somebody holds it; a wait is then a look."""
-        if not result.is_pending:
+        if not result.is_pending or result.is_watched:
             return result
         weak = ref(result)
 
@@ -90,11 +106,11 @@ class AsyncBackendMixin(ABC):
             if held is not None:
                 held.receive(news)
 
+        consumer = self.drainer().consumer
         slot = LastingSlot(receive)
         result.watch(slot)
-        finalize(result, self.consumer.drop, slot).atexit = False
-        self.drainer()
-        self.consumer.consume_from(slot, [result.id], peek=True)
+        finalize(result, consumer.drop, slot).atexit = False
+        consumer.consume_from(slot, [result.id], peek=True)
         return result
 
     def add_pending_results(self, results: Iterable["AsyncResult"]) -> list["AsyncResult"]:
@@ -124,8 +140,8 @@ class AsyncBackendMixin(ABC):
                 ended = result.pick(metas)
                 if ended is not None:
                     return ended
-        except ResultTimeout:
-            raise self._late(result.id, terms) from None
+        except TimeIsUp:
+            raise self._late(f"task {result.id}", terms) from None
         raise CeleriacError(f"waiting for task {result.id} ended without its result")
 
     async def wait_for_pending_async(
@@ -141,8 +157,8 @@ class AsyncBackendMixin(ABC):
                     ended = result.pick(metas)
                     if ended is not None:
                         return ended
-        except ResultTimeout:
-            raise self._late(result.id, terms) from None
+        except TimeIsUp:
+            raise self._late(f"task {result.id}", terms) from None
         raise CeleriacError(f"waiting for task {result.id} ended without its result")
 
     def iter_native(
@@ -151,10 +167,13 @@ class AsyncBackendMixin(ABC):
         terms: Terms = Terms(),  # noqa: B008 - it does not change
     ) -> Iterator[tuple[str, ResultMeta]]:
         """Yield id and result of each task as it ends. None of them yields nothing."""
-        for metas in self._drain(task_ids, terms):
-            for meta in metas:
-                if meta.is_ready:
-                    yield meta.task_id, meta
+        try:
+            for metas in self._drain(task_ids, terms):
+                for meta in metas:
+                    if meta.is_ready:
+                        yield meta.task_id, meta
+        except TimeIsUp:
+            raise self._late(f"some of {len(task_ids)} tasks", terms) from None
 
     async def iter_native_async(
         self,
@@ -163,11 +182,14 @@ class AsyncBackendMixin(ABC):
     ) -> AsyncGenerator[tuple[str, ResultMeta]]:
         """Do what :meth:`iter_native` does, in an event loop."""
         drained = self._drain_async(task_ids, terms)
-        async with aclosing(drained):
-            async for metas in drained:
-                for meta in metas:
-                    if meta.is_ready:
-                        yield meta.task_id, meta
+        try:
+            async with aclosing(drained):
+                async for metas in drained:
+                    for meta in metas:
+                        if meta.is_ready:
+                            yield meta.task_id, meta
+        except TimeIsUp:
+            raise self._late(f"some of {len(task_ids)} tasks", terms) from None
 
     # -- the one way of waiting behind them
 
@@ -186,15 +208,19 @@ class AsyncBackendMixin(ABC):
             return
         left = terms.left(deadline)
         drainer = self.drainer()
+        if isinstance(drainer, AsyncioDrainer):
+            raise CallerError("an event loop cannot wait like this; use await, async for or as_completed()")
         slot = drainer.slot(rest, wants_all=terms.on_message is not None)
-        self.consumer.consume_from(slot, rest, deadline=deadline, peek=found is None)
         try:
+            # Of the drainer: that of the backend is another one, should it be closed meanwhile.
+            drainer.consumer.consume_from(slot, rest, deadline=deadline, peek=found is None)
             for _ in drainer.drain_events_until(slot, left, terms.interval, terms.on_interval):
                 yield terms.tell(slot.take())
             _raise_again(slot.error)
         finally:
             if not slot.ready:
-                self.consumer.cancel_for(slot)
+                # This may run in a finalizer, at any moment: nothing may be locked.
+                drainer.consumer.drop(slot)
 
     async def _drain_async(
         self,
@@ -216,20 +242,21 @@ class AsyncBackendMixin(ABC):
                 "inside an event loop results are awaited; set result_drainer to 'asyncio' or None"
             )
         slot = drainer.slot(ids, wants_all=terms.on_message is not None)
-        # What is stored is read by the consumer too: the loop must not wait for a socket.
-        self.consumer.consume_from(slot, ids, deadline=deadline, peek=True)
         drained = drainer.drain_events_async(slot, left, terms.interval, terms.on_interval)
         try:
+            # What is stored is read by the consumer too: the loop must not wait for a socket.
+            drainer.consumer.consume_from(slot, ids, deadline=deadline, peek=True)
             async with aclosing(drained):
                 async for _ in drained:
                     yield terms.tell(slot.take())
             _raise_again(slot.error)
         finally:
             if not slot.ready:
-                self.consumer.cancel_for(slot)
+                # This may run in a finalizer, at any moment: nothing may be locked.
+                drainer.consumer.drop(slot)
 
-    def _late(self, task_id: str, terms: Terms) -> ResultTimeout:
-        text = f"no result of task {task_id} within {terms.timeout:g} s"
+    def _late(self, whose: str, terms: Terms) -> ResultTimeout:
+        text = f"no result of {whose} within {terms.timeout:g} s"
         health = self.consumer.health()
         if health.phase == "up" or health.last_error is None:
             return ResultTimeout(text)

@@ -1,6 +1,6 @@
 """The tasks of an event loop, woken from other threads."""
 
-from asyncio import AbstractEventLoop, Future, TimerHandle
+from asyncio import AbstractEventLoop, Future, TimerHandle, get_running_loop
 from collections import deque
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -14,19 +14,19 @@ _MOST_AT_ONCE: Final = 100
 class _Bell:
     """Carries the flags that others raised into one event loop, many at a time."""
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
+        # Not the loop: that would keep it for ever.
         self._raised: deque[LoopFlag] = deque()
         self._is_rung = False
 
-    def ring(self, flag: "LoopFlag") -> None:
+    def ring(self, flag: "LoopFlag", loop: AbstractEventLoop) -> None:
         """Raise a flag inside the loop soon; from any thread."""
         self._raised.append(flag)
         if self._is_rung:
             return
         self._is_rung = True
         try:
-            self._loop.call_soon_threadsafe(self._answer)
+            loop.call_soon_threadsafe(self._answer)
         except RuntimeError:
             # The loop is closed, and nobody waits in it any more.
             self._raised.clear()
@@ -40,7 +40,7 @@ class _Bell:
             self._raised.popleft().wake()
         if self._raised and not self._is_rung:
             self._is_rung = True
-            self._loop.call_soon(self._answer)
+            get_running_loop().call_soon(self._answer)
 
 
 _bells: WeakKeyDictionary[AbstractEventLoop, _Bell] = WeakKeyDictionary()
@@ -51,13 +51,13 @@ class LoopFlag:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._bell = _bells.get(loop) or _bells.setdefault(loop, _Bell(loop))
+        self._bell = _bells.get(loop) or _bells.setdefault(loop, _Bell())
         self._future: Future[None] | None = None
         self._is_raised = False
 
     def set(self) -> None:
         """Raise it; from any thread."""
-        self._bell.ring(self)
+        self._bell.ring(self, self._loop)
 
     def clear(self) -> None:
         """Lower it again."""

@@ -23,6 +23,6 @@ def environment() -> str:
     if monkey is not None and monkey.is_module_patched("socket") and monkey.is_module_patched("select"):
         return "gevent"
     patcher = sys.modules.get("eventlet.patcher")
-    if patcher is not None and patcher.is_monkey_patched("socket"):
+    if patcher is not None and patcher.is_monkey_patched("socket") and patcher.is_monkey_patched("select"):
         return "eventlet"
     return "default"

@@ -46,7 +46,7 @@ class Eventlet:
     """Everything in greenlets; sockets must be patched, and one thread must do it all."""
 
     def __init__(self) -> None:
-        if not is_monkey_patched("socket"):
+        if not (is_monkey_patched("socket") and is_monkey_patched("select")):
             raise ImproperlyConfigured(
                 "result_drainer is 'eventlet', but sockets are not patched; call eventlet.monkey_patch()"
             )

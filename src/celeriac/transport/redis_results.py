@@ -1,6 +1,6 @@
 """Results as they come from Redis: told by publish/subscribe, and read where that may have missed them."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any, Final, NamedTuple, Self
@@ -12,7 +12,7 @@ from celeriac.transport.readiness import File, Wakeup
 from celeriac.transport.redis_dial import StoreDialer, batched
 from celeriac.transport.redis_link import RedisLink, wait_for
 from celeriac.transport.result_link import Arrived, Confirmed, News
-from celeriac.wire.result import decode, key_prefix, task_key
+from celeriac.wire.result import decode, key_prefix, task_id_of, task_key
 
 __all__ = ["RedisResultLink"]
 
@@ -41,15 +41,11 @@ class RedisResultLink:
         self._wakeup = Wakeup()
         self._listening: RedisLink | None = None
         self._asking: RedisLink | None = None
-        #: The task of each channel that we want to be told by.
-        self._wanted: dict[bytes, str] = {}
-        #: How many confirmations are still to come by a channel: the last of them is the one that counts.
-        self._unconfirmed: Counter[bytes] = Counter()
         #: What is asked for and not answered yet, in order, and what is to be asked for next.
         self._asked: deque[_Asked] = deque()
         self._to_ask: deque[tuple[str, ...]] = deque()
-        #: What is confirmed, by channel, and nobody was told yet; and what came.
-        self._confirmed: dict[bytes, str] = {}
+        #: What is confirmed, and nobody was told yet; and what came.
+        self._confirmed: list[str] = []
         self._arrived: list[Arrived] = []
 
     @property
@@ -68,12 +64,8 @@ class RedisResultLink:
         """Ask to be told of these tasks."""
         listening, _ = self._links()
         for batch in batched(task_ids):
-            keys = [self._key(task_id) for task_id in batch]
-            self._forget(keys)
-            self._wanted.update(zip(keys, batch, strict=True))
-            # Redis confirms each key of a command by itself, also one that is named twice.
-            self._unconfirmed.update(keys)
-            listening.send("SUBSCRIBE", *keys)
+            # Redis confirms each key of a command by itself.
+            listening.send("SUBSCRIBE", *[self._key(task_id) for task_id in batch])
             # Confirmations are longer than what they confirm; the server closes a link that lets them lie.
             self._take(listening, listening.read())
 
@@ -81,9 +73,7 @@ class RedisResultLink:
         """Ask to be told of these no more."""
         listening, _ = self._links()
         for batch in batched(task_ids):
-            keys = [self._key(task_id) for task_id in batch]
-            self._forget(keys)
-            listening.send("UNSUBSCRIBE", *keys)
+            listening.send("UNSUBSCRIBE", *[self._key(task_id) for task_id in batch])
             self._take(listening, listening.read())
 
     def read(self, task_ids: Sequence[str]) -> None:
@@ -133,12 +123,6 @@ class RedisResultLink:
         return type(self)(self._settings)
 
     # -- asking
-
-    def _forget(self, keys: list[bytes]) -> None:
-        """Let what was confirmed so far count no more."""
-        for key in keys:
-            self._wanted.pop(key, None)
-            self._confirmed.pop(key, None)
 
     def _ask_on(self) -> None:
         """Ask what is to be asked, as far as that may be on its way at once."""
@@ -191,18 +175,11 @@ class RedisResultLink:
         for reply in replies:
             # Else it is the answer to a sign of life.
             kind, key, content = reply if isinstance(reply, list) and len(reply) == 3 else (b"", b"", b"")
-            if kind == b"message" and key in self._wanted:
-                self._arrive(self._wanted[key], content)
-            elif kind == b"subscribe" and self._is_confirmed(key):
-                self._confirmed[key] = self._wanted[key]
-
-    def _is_confirmed(self, key: bytes) -> bool:
-        """Count a confirmation, and say whether it is the last that a channel we want waits for."""
-        self._unconfirmed[key] -= 1
-        if self._unconfirmed[key] > 0:
-            return False
-        del self._unconfirmed[key]
-        return key in self._wanted
+            task_id = task_id_of(key, self._prefix)
+            if kind == b"message" and task_id:
+                self._arrive(task_id, content)
+            elif kind == b"subscribe" and task_id:
+                self._confirmed.append(task_id)
 
     def _arrive(self, task_id: str, document: bytes) -> None:
         meta = decode(document, task_id=task_id, max_bytes=self._settings.result_max_bytes)
@@ -212,8 +189,8 @@ class RedisResultLink:
         """Return what came, and keep none of it."""
         news: list[News] = [*self._arrived]
         if self._confirmed:
-            news.append(Confirmed(tuple(self._confirmed.values())))
-        self._arrived, self._confirmed = [], {}
+            news.append(Confirmed(tuple(self._confirmed)))
+        self._arrived, self._confirmed = [], []
         return news
 
     # -- shared

@@ -13,7 +13,11 @@ __all__ = ["Arrived", "Confirmed", "News", "ResultLink"]
 
 
 class Confirmed(NamedTuple):
-    """The other side confirmed subscriptions: what is stored for these tasks from now on is told."""
+    """The other side confirmed subscriptions: what is stored for these tasks from now on is told.
+
+    Every one that was asked for is told once, in order, also if it was given up or asked for again since.
+    Who counts them knows which confirmation is of which subscription.
+    """
 
     task_ids: tuple[str, ...]
 

@@ -413,6 +413,29 @@ def test_who_never_waited_may_leave(task_ids: list[str] | None) -> None:
     assert effects == []
 
 
+def test_all_who_wait_can_be_let_go_at_once() -> None:
+    waiting = armed("a", "b", deadline=3.0)
+    waiting.watch("bob", ["b", "c"], now=0.0)
+    waiting.confirm(["c"], now=0.0)
+
+    gone, effects = waiting.dismiss()
+
+    assert gone == ["ann", "bob"]
+    assert effects == [Unsubscribe(("a", "b", "c"))]
+    assert (held(waiting), waiting.next_at()) == (0, None)
+    assert feed(waiting, meta("a"), meta("b")) == []
+
+
+def test_without_a_link_those_who_are_let_go_leave_nothing_to_do() -> None:
+    waiting = armed("a", deadline=3.0)
+    waiting.disconnect(1.0)
+
+    gone, effects = waiting.dismiss()
+
+    assert (gone, effects) == (["ann"], [])
+    assert waiting.connect(2.0) == []
+
+
 # -- deadlines
 
 

@@ -1,0 +1,35 @@
+"""A hundred greenlets of gevent wait for a result each, over one link."""
+
+from gevent import monkey
+
+monkey.patch_all()  # before anything else is imported
+
+import os
+from uuid import uuid4
+
+import gevent
+
+from celeriac import Celeriac, ResultTimeout
+
+app = Celeriac(backend=os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"))
+ids = [uuid4().hex for _ in range(100)]
+
+
+def work() -> None:
+    """Play the workers: end the tasks, the last one first."""
+    for number, task_id in reversed(list(enumerate(ids))):
+        app.backend.store_result(task_id, number)
+
+
+waiting = [gevent.spawn(app.AsyncResult(task_id).get, timeout=10) for task_id in ids]
+gevent.spawn(work)
+print(sum(greenlet.get() for greenlet in waiting))
+
+results = app.ResultSet(ids[:3])
+print(results.join(timeout=10), results.successful())
+
+try:
+    app.AsyncResult("nobody-sent-it").get(timeout=0.1)
+except ResultTimeout as error:
+    print(error)
+app.close()
