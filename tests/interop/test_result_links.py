@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 import redis
 
+from celeriac.core.waiting import Read, Subscribe, Unsubscribe, WaitingList
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.model.result import Failure, ResultMeta
 from celeriac.testing.brokers import RedisServer
@@ -89,7 +90,7 @@ def test_what_was_unsubscribed_is_told_no_more(place: Place, task_id: str) -> No
     assert arrivals(link, 1) == [success(other)]
 
 
-def test_of_subscribing_again_the_last_confirmation_is_the_one_that_counts(
+def test_each_subscription_is_confirmed_once_though_it_was_given_up_meanwhile(
     place: Place, task_id: str
 ) -> None:
     link = place.link()
@@ -100,19 +101,30 @@ def test_of_subscribing_again_the_last_confirmation_is_the_one_that_counts(
 
     news = drained(link, lambda news: f"{task_id}-last" in confirmed(news))
 
-    assert confirmed(news) == [task_id, f"{task_id}-last"]
+    assert confirmed(news) == [task_id, task_id, f"{task_id}-last"]
     place.write(success(task_id))
     assert arrivals(link, 1) == [success(task_id)]
 
 
-def test_what_was_given_up_before_it_was_confirmed_is_confirmed_never(place: Place, task_id: str) -> None:
+def test_a_task_that_is_watched_given_up_and_watched_again_is_armed_by_its_own_confirmation(
+    place: Place, task_id: str
+) -> None:
     link = place.link()
-    link.subscribe([task_id])
-    link.unsubscribe([task_id])
+    waiting = WaitingList(random=lambda: 0.5)
+    waiting.connect(0.0)
+    effects = [
+        *waiting.watch("first", [task_id], now=0.0),
+        *waiting.unwatch("first", now=0.0),
+        *waiting.watch("second", [task_id], now=0.0),
+    ]
+    for effect in effects:
+        assert isinstance(effect, Subscribe | Unsubscribe)
+        (link.subscribe if isinstance(effect, Subscribe) else link.unsubscribe)(effect.task_ids)
 
-    link.subscribe([f"{task_id}-last"])
+    ids = confirmed(drained(link, lambda news: confirmed(news) == [task_id, task_id]))
 
-    assert confirmed(drained(link, lambda news: bool(confirmed(news)))) == [f"{task_id}-last"]
+    assert waiting.confirm(ids[:1], now=0.0) == []
+    assert waiting.confirm(ids[1:], now=0.0) == [Read((task_id,))]
 
 
 def test_thousands_are_subscribed_told_and_read(place: Place, task_id: str) -> None:

@@ -1,13 +1,13 @@
 """How results are waited for: in threads, in greenlets, in event loops."""
 
-from asyncio import get_running_loop
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import suppress
 from importlib import import_module
 from time import monotonic
 from typing import ClassVar, TypeVar
 
-from celeriac.errors import ImproperlyConfigured, ResultTimeout
+from celeriac.errors import CallerError, ImproperlyConfigured, ResultTimeout
 from celeriac.node.callbacks import Callbacks
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.slot import Slot
@@ -95,9 +95,8 @@ class Drainer:
         """
         clock = _Countdown(timeout, interval)
         while not slot.ready:
-            span = clock.next()
             if not slot.has_news:
-                slot.flag.wait(span)
+                slot.flag.wait(clock.next())
             if on_interval is not None:
                 on_interval()
             yield
@@ -137,11 +136,11 @@ class AsyncioDrainer(Drainer):
 
     def slot(self, task_ids: Collection[str], *, wants_all: bool = False) -> "LoopSlot":
         """Return an empty slot for a task of the running loop."""
-        return LoopSlot(LoopFlag(get_running_loop()), task_ids, wants_all=wants_all)
+        return LoopSlot(LoopFlag(_running_loop()), task_ids, wants_all=wants_all)
 
     def caller(self) -> Callable[[Callable[[], object]], object]:
         """Return what runs a callback in the running loop, for as long as that runs."""
-        loop = get_running_loop()
+        loop = _running_loop()
 
         def call(callback: Callable[[], object]) -> None:
             with suppress(RuntimeError):  # the loop is closed, and nobody is there to be called
@@ -159,13 +158,21 @@ class AsyncioDrainer(Drainer):
         """Do what :meth:`drain_events_until` does, and give way to other tasks meanwhile."""
         clock = _Countdown(timeout, interval)
         while not slot.ready:
-            span = clock.next()
             if not slot.has_news:
-                await slot.flag.wait(span)
+                await slot.flag.wait(clock.next())
             if on_interval is not None:
                 on_interval()
             yield
         yield
+
+
+def _running_loop() -> AbstractEventLoop:
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        raise CallerError(
+            "result_drainer is 'asyncio', but no event loop runs here; leave it to us with None"
+        ) from None
 
 
 class LoopSlot(Slot):

@@ -83,7 +83,7 @@ class AsyncResult:
     async def fetch(self) -> "AsyncResult":
         """Learn what is known of the task now, without waiting for its end."""
         if self.is_pending:
-            self._meta = await to_thread(self._backend.get_task_meta, self.id)
+            self.receive(await to_thread(self._backend.get_task_meta, self.id))
         return self
 
     def then(
@@ -119,7 +119,7 @@ class AsyncResult:
     def meta(self) -> ResultMeta:
         """Everything that is known of the task."""
         if self.is_pending and not _is_in_loop():
-            self._meta = self._backend.get_task_meta(self.id)
+            self.receive(self._backend.get_task_meta(self.id))
         if self._meta is None:
             raise CallerError(
                 f"what is known of task {self.id} must be read first, and an event loop cannot wait for "
@@ -219,7 +219,7 @@ class AsyncResult:
         """Return what ends a wait for this result, out of what came; None if nothing does."""
         for meta in metas:
             if meta.task_id == self.id:
-                self._meta = meta
+                self.receive(meta)
                 if meta.is_ready:
                     return meta
             elif meta.status in PROPAGATE_STATES:
@@ -227,8 +227,8 @@ class AsyncResult:
         return None
 
     def receive(self, news: ResultMeta | Exception) -> None:
-        """Learn how the task ended."""
-        if isinstance(news, ResultMeta):
+        """Learn how the task is, or ended; what was read before the end does not undo it."""
+        if isinstance(news, ResultMeta) and (news.is_ready or self.is_pending):
             self._meta = news
 
     def watch(self, slot: LastingSlot) -> None:

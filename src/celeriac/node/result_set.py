@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from celeriac.model.result import ResultMeta
-from celeriac.model.states import PROPAGATE_STATES
+from celeriac.model.states import FAILURE, PROPAGATE_STATES, SUCCESS
 from celeriac.node.result import AsyncResult, value_of
 from celeriac.node.waiting import Terms
 from celeriac.runtime.environment import environment
@@ -145,7 +145,7 @@ class ResultSet:
 
     def ready(self) -> bool:
         """Say whether all have ended."""
-        return all(result.ready() for result in self._read())
+        return all(meta.is_ready for meta in self.metas())
 
     def waiting(self) -> bool:
         """Say whether one has not ended."""
@@ -153,15 +153,22 @@ class ResultSet:
 
     def successful(self) -> bool:
         """Say whether all have ended well."""
-        return all(result.successful() for result in self._read())
+        return all(meta.status == SUCCESS for meta in self.metas())
 
     def failed(self) -> bool:
         """Say whether one has failed."""
-        return any(result.failed() for result in self._read())
+        return any(meta.status == FAILURE for meta in self.metas())
 
     def completed_count(self) -> int:
         """Return how many have ended well."""
-        return sum(result.successful() for result in self._read())
+        return sum(meta.status == SUCCESS for meta in self.metas())
+
+    def metas(self) -> list[ResultMeta]:
+        """Return what is known of each, learned with one question for all."""
+        if environment() == "asyncio":
+            return [result.meta for result in self]
+        known = self._learn()
+        return [known[result.id] for result in self]
 
     async def fetch(self) -> "ResultSet":
         """Learn what is known of all now, without waiting for their ends."""
@@ -195,17 +202,12 @@ class ResultSet:
     def __repr__(self) -> str:
         return f"<ResultSet of {len(self)}{f', group {self.id}' if self.id else ''}>"
 
-    def _read(self) -> list[AsyncResult]:
-        """Learn what is known, with one question for all, and return the results."""
-        if environment() != "asyncio":
-            self._learn()
-        return self.results
-
-    def _learn(self) -> None:
-        pending = [result.id for result in self if result.is_pending]
-        metas = self._backend.get_task_metas(pending)
-        for task_id, meta in metas.items():
+    def _learn(self) -> dict[str, ResultMeta]:
+        known = {result.id: result.meta for result in self if not result.is_pending}
+        known |= self._backend.get_task_metas([task_id for task_id in self._by_id if task_id not in known])
+        for task_id, meta in known.items():
             self._by_id[task_id].receive(meta)
+        return known
 
 
 class Completed:
