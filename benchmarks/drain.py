@@ -36,7 +36,7 @@ from celeriac.testing.process import wait_until
 #: Results to collect.
 RESULTS = 5_000
 #: The same from the worker while it runs.
-WORKER_RESULTS = 2_000
+WORKER_RESULTS = 1_000
 #: Results to wake up for, one at a time, and how many idle beside it.
 WAKEUPS = 300
 BYSTANDERS = 50

@@ -129,8 +129,9 @@ class AsyncResult:
 
     @property
     def state(self) -> str:
-        """The state of the task; PENDING if nothing is known of it."""
-        return self.meta.status or PENDING
+        """The state of the task; PENDING if nothing is known of it, UNREADABLE if what is cannot be read."""
+        meta = self.meta
+        return "UNREADABLE" if meta.fault else meta.status or PENDING
 
     status = state
 

@@ -215,7 +215,8 @@ class AsyncBackendMixin(ABC):
             # Of the drainer: that of the backend is another one, should it be closed meanwhile.
             drainer.consumer.consume_from(slot, rest, deadline=deadline, peek=found is None)
             for _ in drainer.drain_events_until(slot, left, terms.interval, terms.on_interval):
-                yield terms.tell(slot.take())
+                # Who looked knows some of it.
+                yield terms.tell([meta for meta in slot.take() if meta != known.get(meta.task_id)])
             _raise_again(slot.error)
         finally:
             if not slot.ready:

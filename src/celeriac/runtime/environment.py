@@ -2,8 +2,27 @@
 
 import sys
 from asyncio import get_running_loop
+from typing import Final, NamedTuple
+
+from celeriac.errors import ImproperlyConfigured
 
 __all__ = ["environment"]
+
+
+class _Greenlets(NamedTuple):
+    """A library of greenlets, and how it says what it has patched."""
+
+    name: str
+    module: str
+    question: str
+    threads: str
+    fix: str
+
+
+_LIBRARIES: Final = (
+    _Greenlets("gevent", "gevent.monkey", "is_module_patched", "threading", "gevent.monkey.patch_all()"),
+    _Greenlets("eventlet", "eventlet.patcher", "is_monkey_patched", "thread", "eventlet.monkey_patch()"),
+)
 
 
 def environment() -> str:
@@ -18,11 +37,17 @@ def environment() -> str:
         pass
     else:
         return "asyncio"
-    # Looked up, not imported: what was never imported has patched nothing.
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and monkey.is_module_patched("socket") and monkey.is_module_patched("select"):
-        return "gevent"
-    patcher = sys.modules.get("eventlet.patcher")
-    if patcher is not None and patcher.is_monkey_patched("socket") and patcher.is_monkey_patched("select"):
-        return "eventlet"
+    for library in _LIBRARIES:
+        # Looked up, not imported: what was never imported has patched nothing.
+        patcher = sys.modules.get(library.module)
+        if patcher is None:
+            continue
+        is_patched = getattr(patcher, library.question)
+        if is_patched("socket") and is_patched("select"):
+            return library.name
+        if is_patched(library.threads):
+            raise ImproperlyConfigured(
+                f"{library.name} has patched threads but not sockets, so one who waits would stop everybody; "
+                f"patch all of them with {library.fix}"
+            )
     return "default"

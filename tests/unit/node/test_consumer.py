@@ -29,7 +29,7 @@ def store() -> Store:
 
 def consumer_of(store: Store, **settings: Any) -> BaseResultConsumer:
     """Return a consumer that does something only when it is told to take a turn, and then at once."""
-    at_once = {"broker_retry_base": 0.0, "broker_retry_cap": 0.0}
+    at_once = {"broker_retry_base": 1e-9, "broker_retry_cap": 1e-9}
     return BaseResultConsumer(store.link(), settings=quick(**{**at_once, **settings}))
 
 
@@ -418,6 +418,7 @@ def test_r5_an_error_while_a_fresh_link_is_made_loses_nobody(
     assert wait_at(slot) == [meta("a")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_r5_who_ends_the_thread_that_drains_ends_nobodys_wait(
     store: Store, running: BaseResultConsumer
 ) -> None:
