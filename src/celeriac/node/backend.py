@@ -3,9 +3,9 @@
 import atexit
 import random
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from threading import Semaphore
 from time import monotonic
 from typing import Final
 from weakref import WeakSet, finalize
@@ -59,23 +59,37 @@ class Backend(AsyncBackendMixin):
 
     # -- reading
 
+    def may_look(self, timeout: float | None) -> bool:
+        """Say whether :meth:`look` would look now."""
+        if timeout is not None and timeout <= 0:
+            return True
+        running = self._running.get()
+        # Where nothing is stored the consumer knows all there is.
+        is_good = running.consumer.has_store and not running.consumer.is_down
+        return is_good and len(running.turns) > 0
+
     def look(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta] | None:
         """Return what is known of these tasks: most results that are asked for are there already."""
         if timeout is not None and timeout <= 0:
             return self._looked(task_ids, _NOW)
         running = self._running.get()
-        # A thousand who come at once must not make a thousand links.
-        if running.consumer.is_down or not running.lookers.acquire(blocking=False):
+        if not self.may_look(timeout):
+            return None
+        try:
+            running.turns.pop()
+        except IndexError:
             return None
         try:
             return self._looked(task_ids, timeout)
         finally:
-            running.lookers.release()
+            running.turns.append(None)
 
     def _looked(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta]:
         longest = self.settings.broker_connection_timeout
         try:
-            return self.read(task_ids, timeout=longest if timeout is None else min(longest, timeout))
+            return self.read(
+                task_ids, timeout=longest if timeout is None else min(longest, max(timeout, _NOW))
+            )
         except ConnectionLost:
             return {}  # the consumer comes back by itself, and looks then
 
@@ -154,12 +168,15 @@ class Backend(AsyncBackendMixin):
         """Return how the way to results is, for people."""
         return self.consumer.health()
 
-    def close(self) -> None:
-        """End the links and what runs in the background; to wait again starts both again."""
+    def close(self, *, tells: bool = True) -> None:
+        """End the links and what runs in the background; to wait again starts both again.
+
+        Whoever still waits is told, unless there will be nobody to hear it.
+        """
         running = self._running.pop()
         if running is not None:
             running.finalizer.detach()
-            running.consumer.stop()
+            running.consumer.stop(tells=tells)
 
     def _drainer(self) -> Drainer:
         return self._running.get().drainer(drainer_class(self.settings.result_drainer))
@@ -184,7 +201,8 @@ class _Running:
     def __init__(self, consumer: BaseResultConsumer, finalizer: "finalize[..., Backend]") -> None:
         self.consumer = consumer
         self.finalizer = finalizer
-        self.lookers = Semaphore(_LOOKERS)
+        #: Who looks takes one: a thousand who come at once must not make a thousand links.
+        self.turns: deque[None] = deque([None] * _LOOKERS)
         self._drainers: dict[type[Drainer], Drainer] = {}
 
     def drainer(self, kind: type[Drainer]) -> Drainer:
@@ -221,4 +239,4 @@ _open_backends: WeakSet[Backend] = WeakSet()
 @atexit.register
 def _end_all() -> None:
     for backend in list(_open_backends):
-        backend.close()
+        backend.close(tells=False)

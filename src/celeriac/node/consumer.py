@@ -29,6 +29,8 @@ _LONGEST_TURN: Final = 15.0
 _IDLE_TURN: Final = 1.0
 #: A link that lived this long was good: the next loss begins with short waits again.
 _GOOD_AFTER: Final = 5.0
+#: Results handed out under one hold of the lock.
+_MOST_AT_ONCE: Final = 100
 #: How long a clean end may take.
 _FAREWELL: Final = 2.0
 _STOPPED: Final = "the app was closed while somebody waited for a result; to wait again is fine"
@@ -78,6 +80,7 @@ class BaseResultConsumer:
         #: Raised for who waits until the link is up.
         self._up_flags: list[Flag] = []
         self._is_draining = self._is_stopping = self._has_ended = False
+        self._tells = True
         self._runtime: Runtime = Threads()
         self._host: Spawned | None = None
         self._pause = self._runtime.flag()
@@ -106,8 +109,9 @@ class BaseResultConsumer:
                 self._runtime, self._pause = runtime, runtime.flag()
                 self._host = runtime.spawn(self._run, name="celeriac-results")
 
-    def stop(self) -> None:
-        """End the link, and whatever runs in the background. Whoever still waits is told."""
+    def stop(self, *, tells: bool = True) -> None:
+        """End the link, and whatever runs in the background; with ``tells`` whoever still waits is told."""
+        self._tells = tells
         self.stop_soon()
         self._interrupt()
         if self._host is not None:
@@ -249,7 +253,8 @@ class BaseResultConsumer:
             self._link.close()
         finally:
             self._has_ended = True
-            self._fail(NetworkError(_STOPPED))
+            if self._tells:
+                self._fail(NetworkError(_STOPPED))
 
     def _come_back(self, longest: float) -> bool:
         """Make the link again if it is time and somebody needs it; return whether it is up."""
@@ -305,11 +310,15 @@ class BaseResultConsumer:
             except Exception:
                 logger.exception("Looking at the state of task %s failed.", each.meta.task_id)
         now = monotonic()
+        # A part at a time: whoever wants the lock meanwhile, an event loop above all, must not wait for long.
+        for start in range(0, len(arrived), _MOST_AT_ONCE):
+            with self._mutex:
+                slots = self._apply(self._waiting.feed_all(arrived[start : start + _MOST_AT_ONCE], now=now))
+            self._ring(slots)
         with self._mutex:
-            slots = self._apply(self._waiting.feed_all(arrived, now=now))
             for task_ids in confirmed:
                 self._apply(self._waiting.confirm(task_ids, now=now))
-            slots += self._apply(self._waiting.tick(now))
+            slots = self._apply(self._waiting.tick(now))
         self._ring(slots)
 
     def _lose(self, error: NetworkError) -> None:

@@ -28,9 +28,9 @@ class RedisBackend(Backend):
         """Delete what is stored of a task."""
         self._store.get().delete([task_id], timeout=self.settings.broker_connection_timeout)
 
-    def close(self) -> None:
+    def close(self, *, tells: bool = True) -> None:
         """End the links and what runs in the background; to wait again starts both again."""
-        super().close()
+        super().close(tells=tells)
         store = self._store.pop()
         if store is not None:
             store.close()

@@ -58,9 +58,9 @@ class RpcBackend(Backend):
         """Remember nothing more of a task."""
         self.consumer.forget(task_id)
 
-    def close(self) -> None:
+    def close(self, *, tells: bool = True) -> None:
         """End the links and the queue; to wait again starts with an empty one."""
-        super().close()
+        super().close(tells=tells)
         # The next queue is another: who ends the old one late must not end the new one.
         self._queue_name.pop()
         sender = self._sender.pop()

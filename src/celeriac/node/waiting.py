@@ -1,12 +1,12 @@
 """Waiting for results: the way from a store to whoever waits."""
 
 from abc import ABC, abstractmethod
-from asyncio import to_thread
+from asyncio import sleep, to_thread
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import finalize, ref
 
 from celeriac.config import Settings
@@ -23,6 +23,9 @@ __all__ = ["AsyncBackendMixin", "Terms"]
 
 #: Thirty years: more than the system can wait is as good as for ever.
 _LONGEST: Final = 1e9
+#: What an event loop does at a time: a fraction of the milliseconds that its other tasks can spare.
+_MOST_AT_ONCE: Final = 100
+_T = TypeVar("_T")
 #: More often than this is for machines that have nothing else to do.
 _SHORTEST: Final = 0.01
 
@@ -85,6 +88,10 @@ class AsyncBackendMixin(ABC):
     @abstractmethod
     def read(self, task_ids: Sequence[str], *, timeout: float) -> dict[str, ResultMeta]:
         """Return what is known of these tasks now; raises ConnectionLost if that cannot be learned."""
+
+    @abstractmethod
+    def may_look(self, timeout: float | None) -> bool:
+        """Say whether :meth:`look` would look now."""
 
     @abstractmethod
     def look(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta] | None:
@@ -229,27 +236,34 @@ class AsyncBackendMixin(ABC):
         terms: Terms,
     ) -> AsyncGenerator[list[ResultMeta]]:
         deadline = terms.deadline()
-        ids = dict.fromkeys(task_ids)
-        if terms.timeout is not None and terms.timeout <= 0:
-            known = await to_thread(self.look, list(ids), terms.timeout) or {}
-            yield terms.tell(list(known.values()))
-            ids = {task_id: None for task_id in ids if task_id not in known or not known[task_id].is_ready}
-        if not ids:
+        ids = list(dict.fromkeys(task_ids))
+        # In a thread, and by the consumer: the loop must not wait for a socket.
+        found = (
+            await to_thread(self.look, ids, terms.timeout) if ids and self.may_look(terms.timeout) else None
+        )
+        known = found or {}
+        async for part in _in_parts(list(known.values())):
+            yield terms.tell(part)
+        rest = [task_id for task_id in ids if task_id not in known or not known[task_id].is_ready]
+        if not rest:
             return
         left = terms.left(deadline)
         drainer = self.drainer()
         if not isinstance(drainer, AsyncioDrainer):
             raise CallerError(
-                "inside an event loop results are awaited; set result_drainer to 'asyncio' or None"
+                "to await a result, set result_drainer to 'asyncio', or leave it to us with None"
             )
-        slot = drainer.slot(ids, wants_all=terms.on_message is not None)
+        slot = drainer.slot(rest, wants_all=terms.on_message is not None)
         drained = drainer.drain_events_async(slot, left, terms.interval, terms.on_interval)
         try:
-            # What is stored is read by the consumer too: the loop must not wait for a socket.
-            drainer.consumer.consume_from(slot, ids, deadline=deadline, peek=True)
+            async for few in _in_parts(rest):
+                drainer.consumer.consume_from(slot, few, deadline=deadline, peek=found is None)
             async with aclosing(drained):
                 async for _ in drained:
-                    yield terms.tell(slot.take())
+                    # Who looked knows some of it.
+                    news = [meta for meta in slot.take() if meta != known.get(meta.task_id)]
+                    async for part in _in_parts(news):
+                        yield terms.tell(part)
             _raise_again(slot.error)
         finally:
             if not slot.ready:
@@ -262,6 +276,14 @@ class AsyncBackendMixin(ABC):
         if health.phase == "up" or health.last_error is None:
             return ResultTimeout(text)
         return ResultTimeout(f"{text}; the way to results is broken: {health.last_error}")
+
+
+async def _in_parts(whole: list[_T]) -> AsyncGenerator[list[_T]]:
+    """Yield a long list in short parts, and let the loop's other tasks run between them."""
+    for start in range(0, max(len(whole), 1), _MOST_AT_ONCE):
+        if start:
+            await sleep(0)
+        yield whole[start : start + _MOST_AT_ONCE]
 
 
 def _raise_again(error: Exception | None) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 __all__ = ["LoopFlag"]
 
 #: Flags raised in one turn of the loop. More wait for the next, so that the loop's other work goes on.
-_MOST_AT_ONCE: Final = 100
+_MOST_AT_ONCE: Final = 25
 
 
 class _Bell:
@@ -30,6 +30,7 @@ class _Bell:
         except RuntimeError:
             # The loop is closed, and nobody waits in it any more.
             self._raised.clear()
+            self._is_rung = False
 
     def _answer(self) -> None:
         # Lowered before looking: whoever raises a flag from now on rings again.
