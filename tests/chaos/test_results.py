@@ -29,7 +29,7 @@ WAYS = ("default", "gevent", "eventlet", "asyncio")
 WAITERS = 1000
 ROUNDS = 10 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
 #: How long each waits. Far more than needed; those wait it out whose task or result the kills took along.
-TIMEOUT = 60.0
+TIMEOUT = 45.0
 #: Far more than needed, for a busy machine.
 PATIENCE = 120.0
 #: When the server is killed: after so many results, of all ways together.

@@ -14,7 +14,9 @@ from celeriac.errors import RemoteError, TaskRevoked
 from celeriac.node.result import AsyncResult
 from celeriac.node.result_set import ResultSet
 from celeriac.node.rpc_backend import RpcBackend
-from tests.live import PEER_APP, StartWorker
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.peers import CeleryWorker
+from tests.live import PEER_APP, PEERS, peer
 
 PATIENCE = 60.0
 
@@ -91,23 +93,32 @@ class Pair:
         return told
 
 
-@pytest.fixture(params=["redis", "rpc"])
-def pair(request: pytest.FixtureRequest, peer_python: Path, celery_worker: StartWorker) -> Iterator[Pair]:
-    if request.param == "redis":
-        url = backend = request.getfixturevalue("redis_url")
-    else:
-        url, backend = request.getfixturevalue("amqp_url"), "rpc://"
-    # Celery: two processes of a pool may store RETRY over the SUCCESS of the next attempt.
-    celery_worker(peer_python, url, backend=backend, concurrency=1)
+#: Versions of Celery, and how results travel.
+EVERY = [(version, way) for way in ("redis", "rpc") for version in PEERS]
+OVER_REDIS = [(version, "redis") for version in PEERS]
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[RedisServer]:
+    """Nobody else empties it."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pair(
+    request: pytest.FixtureRequest, own_server: RedisServer, rabbit_server: RabbitServer
+) -> Iterator[Pair]:
+    """One worker for all tests of a version and a way: each test has its own tasks."""
+    version, way = request.param
+    url = own_server.url_of(PEERS.index(version)) if way == "redis" else rabbit_server.url
+    backend = url if way == "redis" else "rpc://"
     app = Celeriac(url, backend=backend)
-    yield Pair(app, Client(peer_python, url, backend))
+    # Celery: two processes of a pool may store RETRY over the SUCCESS of the next attempt.
+    with CeleryWorker(peer(version), PEER_APP, url=url, backend=backend, concurrency=1) as worker:
+        yield Pair(app, Client(peer(version), url, backend))
+        worker.kill()
     app.close()
-
-
-@pytest.fixture
-def redis_pair(pair_without_worker: Pair, peer_python: Path, celery_worker: StartWorker) -> Pair:
-    celery_worker(peer_python, pair_without_worker.app.conf.broker_url)
-    return pair_without_worker
 
 
 @pytest.fixture
@@ -117,6 +128,7 @@ def pair_without_worker(peer_python: Path, redis_url: str) -> Iterator[Pair]:
     app.close()
 
 
+@pytest.mark.parametrize("pair", EVERY, indirect=True)
 def test_what_a_celery_worker_returns_fails_with_or_says_meanwhile_arrives(pair: Pair) -> None:
     seen: list[str] = []
     added = pair.send("add", 2, 3)
@@ -137,6 +149,7 @@ def test_what_a_celery_worker_returns_fails_with_or_says_meanwhile_arrives(pair:
         assert added.date_done is not None
 
 
+@pytest.mark.parametrize("pair", EVERY, indirect=True)
 def test_a_set_of_results_of_a_celery_worker_comes_together(pair: Pair) -> None:
     results = ResultSet([pair.send("add", number, number) for number in range(3)], backend=pair.app.backend)
 
@@ -144,21 +157,23 @@ def test_a_set_of_results_of_a_celery_worker_comes_together(pair: Pair) -> None:
     assert {result.id for result in results.as_completed()} == {result.id for result in results}
 
 
-def test_the_tasks_of_a_chain_a_group_and_a_chord_are_known_by_their_ids(redis_pair: Pair) -> None:
-    last, middle, first = redis_pair.canvas("a_chain")
-    body = redis_pair.canvas("a_chord")[0]
+@pytest.mark.parametrize("pair", OVER_REDIS, indirect=True)
+def test_the_tasks_of_a_chain_a_group_and_a_chord_are_known_by_their_ids(pair: Pair) -> None:
+    last, middle, first = pair.canvas("a_chain")
+    body = pair.canvas("a_chord")[0]
 
-    assert redis_pair.app.AsyncResult(last).get(timeout=PATIENCE) == 3
-    assert redis_pair.app.AsyncResult(body).get(timeout=PATIENCE) == 6
-    result = redis_pair.app.AsyncResult(first)
+    assert pair.app.AsyncResult(last).get(timeout=PATIENCE) == 3
+    assert pair.app.AsyncResult(body).get(timeout=PATIENCE) == 6
+    result = pair.app.AsyncResult(first)
     assert result.get(timeout=PATIENCE) == 1
     [child] = result.children
     assert isinstance(child, AsyncResult)
     assert child.id == middle
 
 
-def test_a_task_that_was_revoked_says_so(redis_pair: Pair) -> None:
-    result = redis_pair.send("add", 1, 1, countdown=3)
+@pytest.mark.parametrize("pair", OVER_REDIS, indirect=True)
+def test_a_task_that_was_revoked_says_so(pair: Pair) -> None:
+    result = pair.send("add", 1, 1, countdown=3)
 
     result.revoke()
 
@@ -188,14 +203,15 @@ def test_celerys_clients_read_what_we_store(pair_without_worker: Pair, compressi
         assert (state, error, trace) == ("FAILURE", ["builtins", "ValueError", ["no", "3"]], "at line 1")
 
 
-def test_a_worker_of_celerys_and_we_never_undo_a_success(redis_pair: Pair) -> None:
-    done = redis_pair.send("add", 2, 2)
+@pytest.mark.parametrize("pair", OVER_REDIS, indirect=True)
+def test_a_worker_of_celerys_and_we_never_undo_a_success(pair: Pair) -> None:
+    done = pair.send("add", 2, 2)
     assert done.get(timeout=PATIENCE) == 4
 
-    has_stored = redis_pair.app.backend.store_result(done.id, ValueError("late"), "FAILURE")
+    has_stored = pair.app.backend.store_result(done.id, ValueError("late"), "FAILURE")
 
     assert not has_stored
-    assert redis_pair.app.AsyncResult(done.id).get(timeout=PATIENCE) == 4
+    assert pair.app.AsyncResult(done.id).get(timeout=PATIENCE) == 4
 
 
 #: Waits as Celery's client does, for a reply that we send.
