@@ -2,6 +2,7 @@
 
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -315,6 +316,8 @@ class BaseResultConsumer:
             with self._mutex:
                 slots = self._apply(self._waiting.feed_all(arrived[start : start + _MOST_AT_ONCE], now=now))
             self._ring(slots)
+            # Those who were woken run now, and not only when Python or we are done with all the others.
+            time.sleep(0)
         with self._mutex:
             for task_ids in confirmed:
                 self._apply(self._waiting.confirm(task_ids, now=now))

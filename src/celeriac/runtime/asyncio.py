@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 __all__ = ["LoopFlag"]
 
 #: Flags raised in one turn of the loop. More wait for the next, so that the loop's other work goes on.
-_MOST_AT_ONCE: Final = 25
+_MOST_AT_ONCE: Final = 10
 
 
 class _Bell:

@@ -62,10 +62,10 @@ class RedisLink:
         """Take what the socket has, waiting up to ``timeout`` seconds; return the answers in it."""
         return self.take() if wait_for([self], timeout) else []
 
-    def take(self) -> list[Any]:
-        """Take what the socket has, for who knows that it has something; return the answers in it."""
+    def take(self, most: int = _READ_BYTES) -> list[Any]:
+        """Take up to so many bytes, for who knows that there are some; return the answers in them."""
         try:
-            data = self._socket.recv(_READ_BYTES)
+            data = self._socket.recv(most)
         except OSError as error:
             raise translated(error, self.address, self.peer) from error
         if not data:

@@ -1,5 +1,6 @@
 """Results as they come from Redis: told by publish/subscribe, and read where that may have missed them."""
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from time import monotonic
@@ -22,6 +23,8 @@ _PATIENCE: Final = 10.0
 _MAX_ASKED: Final = 8
 #: Reads of a socket within one drain: who has much to tell must not keep us from what else is to do.
 _MAX_READS: Final = 16
+#: A hundred results or so: reading them takes less than a millisecond from whoever else wants to run.
+_READ_BYTES: Final = 32 * 1024
 
 
 class _Asked(NamedTuple):
@@ -149,11 +152,13 @@ class RedisResultLink:
 
     def _take_all(self, link: RedisLink) -> None:
         """Take what a socket has, and what comes while we are at it."""
-        self._take(link, link.take())
+        self._take(link, link.take(_READ_BYTES))
         for _ in range(_MAX_READS - 1):
+            # Others run between two pieces, an event loop above all.
+            time.sleep(0)
             if not wait_for([link], 0.0):
                 break
-            self._take(link, link.take())
+            self._take(link, link.take(_READ_BYTES))
 
     def _take(self, link: RedisLink, replies: list[Any]) -> None:
         if link is self._asking:
