@@ -13,6 +13,7 @@ import pytest
 
 from celeriac.errors import AccessRefused, CallerError, NetworkError, RemoteError, ResultTimeout
 from celeriac.node.result import AsyncResult
+from celeriac.testing.process import wait_until
 from tests.results import PATIENCE, Store, StoreBackend, failed, meta, settled
 
 
@@ -541,9 +542,9 @@ def test_a_loop_that_has_ended_is_not_kept(backend: StoreBackend, store: Store) 
         return await wait
 
     asyncio.run(main())
-    gc.collect()
 
-    assert [loop() for loop in gone] == [None]
+    # Who drains may still have in hand what it gave away.
+    assert wait_until(lambda: gc.collect() >= 0 and gone[0]() is None, patience=PATIENCE)
 
 
 def test_a_result_that_comes_when_its_loop_was_closed_harms_nobody(
