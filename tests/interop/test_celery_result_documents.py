@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from celeriac.model.result import Failure, ResultMeta, ResultTree
-from celeriac.wire.result import decode, encode, failure_of, group_key, key_prefix, task_id_of, task_key
+from celeriac.wire.result import decode, encode, failure_of, key_prefix, task_id_of, task_key
 from tests.live import PEERS, peer
 
 PROGRAM = Path(__file__).parents[1] / "peers" / "result_documents.py"
@@ -215,7 +215,7 @@ def test_the_keys_are_celerys(celery: Peer) -> None:
     theirs = celery.ask("keys", prefixes=prefixes)
 
     ours = [key_prefix({"global_keyprefix": prefix}) for prefix in prefixes]
-    assert theirs == [[task_key("é", prefix), group_key("g", prefix)] for prefix in ours]
+    assert theirs == [task_key("é", prefix) for prefix in ours]
 
 
 # -- Celery reads

@@ -1,14 +1,11 @@
 """Results read and written in a real Redis, by many at once, over links that break."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Barrier
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import redis
@@ -419,40 +416,3 @@ def test_a_server_that_is_not_there_is_told_at_once(ends: ExitStack) -> None:
 def test_where_there_is_no_time_left_nothing_is_tried(own_store: RedisResultStore) -> None:
     with pytest.raises(ConnectionLost, match="in time"):
         own_store.read(["a"], timeout=0.0)
-
-
-# -- after a fork
-
-FORK = """
-import os, sys
-from celeriac.config import Settings
-from celeriac.model.result import ResultMeta
-from celeriac.transport.redis_store import RedisResultStore
-
-store = RedisResultStore(Settings(result_backend=sys.argv[1]))
-store.write(ResultMeta(sys.argv[2], "SUCCESS", 3), timeout=30.0)
-(link,) = store._idle
-child = os.fork()
-if not child:
-    store.abandon()
-    fresh = RedisResultStore(Settings(result_backend=sys.argv[1]))
-    is_fine = len(store._idle) == 0 and fresh.read(sys.argv[2:], timeout=30.0)
-    fresh.close()
-    del store, fresh, link
-    sys.exit(0 if is_fine else 1)
-_, status = os.waitpid(child, 0)
-found = store.read(sys.argv[2:], timeout=30.0)
-assert (status, len(found), list(store._idle)) == (0, 1, [link]), (status, found, store._idle)
-"""
-
-
-def test_a_child_that_abandons_a_store_leaves_the_links_of_its_parent_as_they_are(redis_url: str) -> None:
-    done = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-c", FORK, redis_url, str(uuid4())],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr

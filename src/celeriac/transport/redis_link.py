@@ -119,10 +119,6 @@ class RedisLink:
         """End the link."""
         self._connection.disconnect()
 
-    def abandon(self) -> None:
-        """Give the socket back without a word on it: after a fork it is still the parent's."""
-        self._socket.close()
-
     def _write(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)

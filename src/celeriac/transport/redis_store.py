@@ -81,11 +81,6 @@ class RedisResultStore:
         while (link := self._taken()) is not None:
             link.close()
 
-    def abandon(self) -> None:
-        """Give up the links without a word on them, for a child after a fork: they are its parent's."""
-        while (link := self._taken()) is not None:
-            link.abandon()
-
     def _write(self, call: "_Call", meta: ResultMeta, document: bytes) -> bool:
         key = self._key(meta.task_id)
         expires = self._expires(meta.status)

@@ -21,12 +21,11 @@ from celeriac.wire.result_tree import read_trees, spell_tree
 from celeriac.wire.text import CUT_MARK
 from celeriac.wire.value import is_plain, mend_text, revive, spell
 
-__all__ = ["decode", "encode", "failure_of", "group_key", "key_prefix", "task_id_of", "task_key"]
+__all__ = ["decode", "encode", "failure_of", "key_prefix", "task_id_of", "task_key"]
 
 # -- keys
 
 _TASK: Final = "celery-task-meta-"
-_GROUP: Final = "celery-taskset-meta-"
 
 
 def key_prefix(options: Mapping[str, object]) -> str:
@@ -42,11 +41,6 @@ def key_prefix(options: Mapping[str, object]) -> str:
 def task_key(task_id: str, prefix: str = "") -> str:
     """Return the key of a task's result, and the channel where it is announced."""
     return f"{prefix}{_TASK}{task_id}"
-
-
-def group_key(group_id: str, prefix: str = "") -> str:
-    """Return the key of a saved group."""
-    return f"{prefix}{_GROUP}{group_id}"
 
 
 def task_id_of(key: bytes, prefix: str = "") -> str:

@@ -586,6 +586,29 @@ def test_the_children_of_a_task_are_results_and_sets_of_results(backend: StoreBa
     assert (many.id, [each.id for each in many]) == ("g", ["m1", "m2"])
 
 
+def test_a_group_in_a_group_is_waited_for_as_its_tasks(backend: StoreBackend, store: Store) -> None:
+    inner = ResultTree("inner", members=(ResultTree("m1"), ResultTree("m2")))
+    store.put(meta("a", children=(ResultTree("outer", members=(inner, ResultTree("m3"))),)))
+    store.finish("m1", "m2", "m3")
+
+    [child] = backend.result("a").children
+
+    assert child.get(timeout=PATIENCE) == ["m1", "m2", "m3"]
+
+
+def test_the_failure_of_a_group_before_it_in_its_chain_ends_a_wait(
+    backend: StoreBackend, store: Store
+) -> None:
+    group = ResultTree("g", members=(ResultTree("m1"), ResultTree("m2")))
+    store.put(meta("a", children=(ResultTree("after", parent=group),)))
+    store.put(failed("m2"))
+
+    [child] = backend.result("a").children
+
+    with pytest.raises(RemoteError, match="m2"):
+        child.get(timeout=PATIENCE)
+
+
 def test_the_children_of_a_task_can_be_waited_for(backend: StoreBackend, store: Store) -> None:
     group = ResultTree("g", members=(ResultTree("m1"), ResultTree("m2")))
     store.put(meta("a", children=(ResultTree("b"), group)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from celeriac.errors import ImproperlyConfigured
 from celeriac.runtime.environment import environment
 
 
@@ -90,3 +91,20 @@ def test_to_look_imports_nothing() -> None:
     environment()
 
     assert not {"gevent.monkey", "eventlet.patcher"} & sys.modules.keys()
+
+
+@pytest.mark.parametrize(
+    ("module", "fix"),
+    [
+        (Module("gevent.monkey", "threading"), "patch_all"),
+        (Module("gevent.monkey", "threading", "socket"), "patch_all"),
+        (Module("eventlet.patcher", "thread"), "monkey_patch"),
+    ],
+)
+def test_threads_that_are_patched_without_sockets_are_refused_with_the_fix(
+    monkeypatch: pytest.MonkeyPatch, module: Module, fix: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    with pytest.raises(ImproperlyConfigured, match=fix):
+        environment()

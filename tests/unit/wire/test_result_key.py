@@ -3,7 +3,7 @@
 import pytest
 
 from celeriac.errors import ImproperlyConfigured
-from celeriac.wire.result import group_key, key_prefix, task_id_of, task_key
+from celeriac.wire.result import key_prefix, task_id_of, task_key
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,6 @@ def test_a_prefix_that_is_no_text_is_refused_by_its_name(said: object) -> None:
 def test_the_keys_are_celerys() -> None:
     assert task_key("t1") == "celery-task-meta-t1"
     assert task_key("t1", "shop_") == "shop_celery-task-meta-t1"
-    assert group_key("g1", "shop_") == "shop_celery-taskset-meta-g1"
 
 
 @pytest.mark.parametrize("task_id", ["t1", "é€", "celery-task-meta-x"])
