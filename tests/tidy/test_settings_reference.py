@@ -12,6 +12,7 @@ ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| `(.*?)` \| `(CELERIAC_\w+)` \| (.+)
 WORDS: dict[object, str] = {
     bool: "switch",
     int: "whole number",
+    int | None: "whole number or none",
     float: "seconds",
     float | None: "seconds or none",
     str: "text",

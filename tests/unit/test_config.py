@@ -40,6 +40,12 @@ OURS = {
     "max_workers_in_memory",
     "result_drainer",
     "result_max_bytes",
+    "task_max_bytes",
+    "task_routes",
+    "worker_eta_task_limit",
+    "worker_gossip_interval",
+    "worker_heartbeat_interval",
+    "worker_mingle_timeout",
 }
 
 
