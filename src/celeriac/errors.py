@@ -9,13 +9,21 @@ __all__ = [
     "CallerError",
     "CeleriacError",
     "ConnectionLost",
+    "Ignore",
     "ImproperlyConfigured",
+    "MaxRetriesExceeded",
     "NetworkError",
+    "NotRegistered",
     "PeerError",
+    "Reject",
     "RemoteError",
     "ResultTimeout",
     "ResultUnreadable",
+    "Retry",
+    "SoftTimeLimitExceeded",
     "TaskRevoked",
+    "TimeLimitExceeded",
+    "WorkerLost",
 ]
 
 
@@ -85,3 +93,51 @@ class RemoteError(CeleriacError):
 
 class TaskRevoked(RemoteError):
     """The task was revoked: it will not run, or was ended."""
+
+
+# -- how a task ended, where it was not by returning or by an error of its own
+
+
+class Retry(CeleriacError):
+    """Raised by ``task.retry()``: the task will be run again. ``exc`` is why, ``when`` says how soon."""
+
+    def __init__(
+        self, message: str = "", exc: BaseException | None = None, when: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.exc = exc
+        #: Seconds from now.
+        self.when = when
+
+
+class Ignore(CeleriacError):
+    """Raise it in a task to end it without a result."""
+
+
+class Reject(CeleriacError):
+    """Raise it in a task with late acknowledgement to have its message dropped, or put back."""
+
+    def __init__(self, reason: object = None, requeue: bool = False) -> None:
+        super().__init__(reason, requeue)
+        self.reason = reason
+        self.requeue = requeue
+
+
+class MaxRetriesExceeded(CeleriacError):
+    """A task was to be retried more often than its ``max_retries``."""
+
+
+class SoftTimeLimitExceeded(CeleriacError):
+    """Raised within a task that took longer than its ``soft_time_limit``; it may catch it, and tidy up."""
+
+
+class TimeLimitExceeded(CeleriacError):
+    """A task took longer than its ``time_limit``, and was ended."""
+
+
+class WorkerLost(CeleriacError):
+    """The process that ran a task died."""
+
+
+class NotRegistered(CeleriacError, KeyError):
+    """No task of this name is known here: import the module that defines it, or mend the name."""

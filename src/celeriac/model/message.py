@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-__all__ = ["Exchange", "ExchangeType", "Message", "Queue", "topic_leads_to"]
+__all__ = ["Delivery", "Exchange", "ExchangeType", "Message", "Queue", "topic_leads_to"]
 
 ExchangeType = Literal["direct", "fanout", "topic"]
 
@@ -24,6 +24,21 @@ class Message(NamedTuple):
     correlation_id: str = ""
     #: The queue where a reply is awaited.
     reply_to: str = ""
+    #: Where it was published; empty for the default exchange.
+    exchange: str = ""
+    priority: int = 0
+    #: Whether somebody was given it before, and did not settle it.
+    is_redelivered: bool = False
+
+
+class Delivery(NamedTuple):
+    """A message that is ours to settle: until then the broker keeps it for us."""
+
+    message: Message
+    #: The queue it waited in.
+    queue: str
+    #: By what the link knows it; of no meaning to anybody else.
+    tag: object
 
 
 class Exchange(NamedTuple):
@@ -54,6 +69,10 @@ class Queue(NamedTuple):
     #: How long a message may be, in bytes: a longer one comes without its body, with a fault. None
     #: leaves it to the transport.
     max_bytes: int | None = None
+    #: The highest priority it sorts by, where a broker must be told; None for none.
+    max_priority: int | None = None
+    #: How RabbitMQ makes it: ``quorum``, or None for its own default.
+    type: str | None = None
 
 
 def topic_leads_to(pattern: str, routing_key: str) -> bool:

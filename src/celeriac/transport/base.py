@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
-from celeriac.model.message import Exchange, Message, Queue
+from celeriac.model.message import Delivery, Exchange, Message, Queue
 
-__all__ = ["Connection", "Deliver"]
+__all__ = ["Connection", "Deliver", "Take"]
 
 #: What a subscription does with each message.
 Deliver = Callable[[Message], object]
+#: What a consumer does with each message that it is to settle.
+Take = Callable[[Delivery], object]
 
 
 class Connection(Protocol):
@@ -46,8 +48,13 @@ class Connection(Protocol):
         is_persistent: bool = False,
         correlation_id: str = "",
         reply_to: str = "",
+        priority: int = 0,
+        expiration: float | None = None,
     ) -> None:
-        """Send one JSON message. It has arrived once :meth:`unconfirmed` no longer counts it."""
+        """Send one JSON message. It has arrived once :meth:`unconfirmed` no longer counts it.
+
+        After ``expiration`` seconds the broker may drop it, where brokers do such things.
+        """
 
     def unconfirmed(self, timeout: float = 0.0) -> int:
         """Return how many of the last published messages the broker has not confirmed yet.
@@ -64,14 +71,46 @@ class Connection(Protocol):
         not taken comes again, after the link is lost or closed, if the queue outlives it.
         """
 
+    def declare(self, queue: Queue) -> None:
+        """Make a queue and bind it, unless it is there; what is published to it from now on is kept."""
+
+    def consume(self, queue: Queue, take: Take, *, prefetch: int) -> None:
+        """Declare a queue and hand what comes to ``take``, within :meth:`drain`, to be settled.
+
+        A delivery is ours until :meth:`accept` or :meth:`reject`; no more than ``prefetch`` of them at
+        a time, over all queues where the broker can count so, and for each queue where it cannot.
+        What is not settled when the link is lost or closed goes back to its queue.
+        """
+
+    def stop_consuming(self, queue: str) -> None:
+        """Take no more from a queue. What was delivered is still to be settled."""
+
+    def set_prefetch(self, prefetch: int) -> None:
+        """Change how many deliveries may be unsettled at a time, where the broker allows."""
+
+    def accept(self, delivery: Delivery) -> None:
+        """Settle a delivery: the broker forgets it. Written at the latest with the next :meth:`drain`."""
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """Settle a delivery: the broker puts it back into its queue, marked as redelivered, or drops it."""
+
+    def keep(self, delivery: Delivery) -> bool:
+        """Go on holding, over this link, a delivery of one that was lost; say whether that can be.
+
+        Where it cannot, the broker gives the message out again, to us or to another.
+        """
+
+    def wake(self) -> None:
+        """Let :meth:`drain` return soon. The one call that any thread may make, at any time."""
+
     def delete_queue(self, name: str) -> None:
         """Delete a queue and what waits in it; who subscribed to it may lose the link."""
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message.
 
-        Returns how many messages were delivered, 0 when the time passed. An exception
-        from a ``deliver`` passes through and spoils nothing else.
+        Returns how many messages were delivered, 0 when the time passed or somebody called
+        :meth:`wake`. An exception from a ``deliver`` passes through and spoils nothing else.
         """
 
     def close(self) -> None:

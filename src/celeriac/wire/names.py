@@ -14,6 +14,7 @@ __all__ = [
     "node_queue",
     "reply_exchange",
     "reply_queue",
+    "task_queue",
 ]
 
 #: What a monitor binds its queue with.
@@ -73,6 +74,21 @@ def reply_queue(settings: Settings, unique: str) -> Queue:
     """Return the queue where the replies to one asker wait. ``unique`` is also its routing key."""
     exchange = reply_exchange(settings)
     return _control_queue(settings, Queue(f"{unique}.{exchange.name}", exchange, unique))
+
+
+def task_queue(settings: Settings, name: str) -> Queue:
+    """Return a queue of tasks, as Celery declares it: bound by its own name to an exchange of that name."""
+    return Queue(
+        name,
+        Exchange(name, "direct", is_durable=True),
+        name,
+        is_durable=True,
+        is_exclusive=False,
+        is_auto_deleted=False,
+        max_bytes=settings.task_max_bytes,
+        max_priority=settings.task_queue_max_priority,
+        type=None if settings.task_default_queue_type == "classic" else settings.task_default_queue_type,
+    )
 
 
 def _control_queue(settings: Settings, queue: Queue) -> Queue:

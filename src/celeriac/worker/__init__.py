@@ -1,0 +1,1 @@
+"""The worker: steps, pools, and what it does with a task."""

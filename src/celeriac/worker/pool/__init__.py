@@ -1,0 +1,1 @@
+"""Ways to run tasks side by side."""

@@ -1,0 +1,1 @@
+"""The parts of a worker that start and stop with it."""
