@@ -11,12 +11,20 @@ from celeriac.errors import (
     CallerError,
     CeleriacError,
     ConnectionLost,
+    Ignore,
     ImproperlyConfigured,
+    MaxRetriesExceeded,
     NetworkError,
+    NotRegistered,
+    Reject,
     RemoteError,
     ResultTimeout,
     ResultUnreadable,
+    Retry,
+    SoftTimeLimitExceeded,
     TaskRevoked,
+    TimeLimitExceeded,
+    WorkerLost,
 )
 from celeriac.model import events, states
 from celeriac.model.result import ResultMeta
@@ -31,6 +39,7 @@ from celeriac.node.mailbox import Mailbox
 from celeriac.node.receiver import EventReceiver
 from celeriac.node.result import AsyncResult
 from celeriac.node.result_set import ResultSet
+from celeriac.node.signature import Signature
 from celeriac.node.state import State
 from celeriac.node.waiting import AsyncBackendMixin
 from celeriac.transport.memory import MemoryBroker
@@ -51,26 +60,35 @@ __all__ = [
     "EventDispatcher",
     "EventReceiver",
     "Gate",
+    "Ignore",
     "ImproperlyConfigured",
     "Inspect",
     "LamportClock",
     "Limits",
     "Mailbox",
+    "MaxRetriesExceeded",
     "MemoryBroker",
     "NetworkError",
+    "NotRegistered",
+    "Reject",
     "RemoteError",
     "Replies",
     "ResultMeta",
     "ResultSet",
     "ResultTimeout",
     "ResultUnreadable",
+    "Retry",
     "RevokedSet",
     "Settings",
     "SharedClock",
+    "Signature",
+    "SoftTimeLimitExceeded",
     "State",
     "Task",
     "TaskRevoked",
+    "TimeLimitExceeded",
     "Worker",
+    "WorkerLost",
     "decode",
     "encode",
     "events",

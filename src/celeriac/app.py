@@ -1,33 +1,42 @@
 """The facade: it assembles, and decides nothing."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
 from celeriac.config import Settings
 from celeriac.core.revoked import RevokedSet
-from celeriac.core.worker import Worker
+from celeriac.errors import CallerError
 from celeriac.masking import sanitize_url
-from celeriac.node.async_receiver import AsyncEventReceiver
+from celeriac.node.call_options import CallOptions
+from celeriac.node.client import TaskClient
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
-from celeriac.node.identity import anonymous_name
+from celeriac.node.events import Events
+from celeriac.node.identity import anonymous_name, node_name
 from celeriac.node.mailbox import Mailbox
-from celeriac.node.receiver import EventReceiver, Handler
 from celeriac.node.result import AsyncResult as Result
 from celeriac.node.result_set import ResultSet as Results
-from celeriac.node.state import State
+from celeriac.node.sender import TaskSender
+from celeriac.node.signature import Signature
+from celeriac.node.task import Task
+from celeriac.node.task_registry import TaskRegistry, task_name
 from celeriac.transport.base import Connection
 from celeriac.transport.memory import MemoryBroker
-from celeriac.wire.event import Gate
 
 if TYPE_CHECKING:
     from celeriac.node.backend import Backend
+    from celeriac.worker.worker import Worker
 
 __all__ = ["Celeriac", "Events"]
+
+#: Parts that keep the settings they were made with.
+_MADE_WITH_SETTINGS: Final = frozenset({"events", "control", "backend", "_sender", "_client"})
 
 
 class Celeriac:
@@ -50,20 +59,40 @@ class Celeriac:
     ) -> None:
         self._memory = broker if isinstance(broker, MemoryBroker) else None
         given = {"broker_url": broker if isinstance(broker, str) else None, "result_backend": backend}
-        #: The settings in force, where they came from included.
-        self.conf = Settings.load(
+        self._conf = Settings.load(
             given | settings,
             environ=os.environ if environ is None else environ,
             file=None if config is None else Path(config),
         )
+        #: What :meth:`configure` changed.
+        self._changed: dict[str, Any] = {}
         #: The Lamport clock that all parts of this program share.
         self.clock = SharedClock()
         #: The name this program has in the cluster.
         self.hostname = hostname or anonymous_name()
+        #: The tasks that this program knows, by name.
+        self.tasks = TaskRegistry()
 
     def __repr__(self) -> str:
         address = sanitize_url(self.conf.broker_url) if self._memory is None else self._memory.name
         return f"<Celeriac {self.hostname} on {address}>"
+
+    @property
+    def conf(self) -> Settings:
+        """The settings in force, where they came from included."""
+        return self._conf
+
+    def configure(self, **settings: Any) -> None:
+        """Change settings before anything is made with them; None leaves one as it is.
+
+        Raises CallerError if it is too late.
+        """
+        made = sorted(_MADE_WITH_SETTINGS.intersection(self.__dict__))
+        if made:
+            raise CallerError(f"the app is in use ({', '.join(made)}): change settings before that")
+        given = {name: value for name, value in settings.items() if value is not None}
+        self._conf = replace(self._conf, **given)
+        self._changed |= given
 
     def connection(self) -> Connection:
         """Return a link to the broker, not yet open."""
@@ -74,9 +103,9 @@ class Celeriac:
         return connect(self.conf)
 
     @cached_property
-    def events(self) -> "Events":
+    def events(self) -> Events:
         """Dispatchers, receivers and states of this program."""
-        return Events(self)
+        return Events(self.connection, settings=self.conf, clock=self.clock, hostname=self.hostname)
 
     @cached_property
     def control(self) -> Control:
@@ -99,10 +128,142 @@ class Celeriac:
         made = [self.AsyncResult(each) if isinstance(each, str) else each for each in results]
         return Results(made, backend=self.backend)
 
+    # -- tasks
+
+    @overload
+    def task(self, function: Callable[..., Any], /) -> Task: ...
+
+    @overload
+    def task(
+        self, function: None = None, /, *, name: str | None = None, **options: Any
+    ) -> Callable[[Callable[..., Any]], Task]: ...
+
+    def task(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any
+    ) -> Task | Callable[[Callable[..., Any]], Task]:
+        """Make a function a task: ``@app.task``, or ``@app.task(bind=True, …)`` with options.
+
+        Its name is that of its module and its own, unless one is given; see
+        :class:`~celeriac.node.task.Task`.
+        """
+
+        def register(function: Callable[..., Any]) -> Task:
+            task = Task(function, name=name or task_name(function), caller=self, **options)
+            return self.tasks.add(task)
+
+        return register if function is None else register(function)
+
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Result:
+        """Send a task by its name, which need not be known here; on return the broker has it."""
+        return self._client.send_task(name, args, kwargs, **options)
+
+    def signature(
+        self,
+        task: str | Mapping[str, Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        immutable: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> Signature:
+        """Return a call of a task, written down: by its name, or from the dict that Celery writes."""
+        if isinstance(task, str):
+            return Signature(task, args, kwargs, immutable=immutable, caller=self).set(**options)
+        return Signature.from_dict(task, caller=self).clone(args, kwargs, **options)
+
+    @cached_property
+    def _sender(self) -> TaskSender:
+        return TaskSender(self.connection, settings=self.conf)
+
+    @cached_property
+    def _dispatcher(self) -> EventDispatcher:
+        return self.events.Dispatcher()
+
+    @cached_property
+    def _client(self) -> TaskClient:
+        return TaskClient(
+            self._sender,
+            settings=self.conf,
+            tasks=self.tasks,
+            origin=self.hostname,
+            reply_to=self._reply_to,
+            result=self._result,
+            dispatcher=lambda: self._dispatcher,
+        )
+
+    def _reply_to(self) -> str:
+        # Only where results are messages somebody must be named to send them to.
+        is_rpc = (self.conf.result_backend or "").startswith("rpc:")
+        return getattr(self.backend, "reply_to", "") if is_rpc else ""
+
+    def _result(self, task_id: str) -> Result:
+        if self.conf.result_backend is not None:
+            return self.AsyncResult(task_id)
+        from celeriac.node.no_backend import no_backend  # noqa: PLC0415 - only who wants results loads it
+
+        return Result(task_id, backend=no_backend(self.conf), control=self.control)
+
     def close(self) -> None:
         """End what runs in the background; to use the app again starts it again."""
+        if "_sender" in self.__dict__:
+            self._sender.close()
+        if "_dispatcher" in self.__dict__:
+            self.__dict__.pop("_dispatcher").close()
         if "backend" in self.__dict__:
             self.backend.close()
+
+    def Worker(  # noqa: N802
+        self,
+        hostname: str | None = None,
+        *,
+        pool: str = "threads",
+        concurrency: int | None = None,
+        queues: Sequence[str] = (),
+        task_events: bool | None = None,
+        without_mingle: bool = False,
+        without_gossip: bool = False,
+        without_heartbeat: bool = False,
+        place: str = "",
+    ) -> "Worker":
+        """Return a worker that runs the tasks of this app; see :class:`~celeriac.worker.worker.Worker`.
+
+        ``pool`` is ``threads``, ``processes``, ``solo`` or ``gevent``. Processes import the app anew:
+        ``place`` says where it is, as ``module:attribute``.
+        """
+        from celeriac.worker.execute import Executor  # noqa: PLC0415 - only who runs tasks loads it
+        from celeriac.worker.parts import Choices, Surroundings  # noqa: PLC0415
+        from celeriac.worker.pool.choose import make_pool  # noqa: PLC0415
+        from celeriac.worker.worker import Worker  # noqa: PLC0415
+
+        name = hostname or node_name("celery@%h")
+        surroundings = Surroundings(
+            settings=self.conf,
+            clock=self.clock,
+            hostname=name,
+            version=metadata.version("celeriac"),
+            connect=self.connection,
+            control=Control(self.connection, settings=self.conf, clock=self.clock, hostname=name),
+            dispatcher=self.events.Dispatcher(hostname=name, buffer_group=("task",), enabled=False),
+            sender=self._sender,
+            backend=None if self.conf.result_backend is None else self.backend,
+            tasks=self.tasks,
+        )
+        made = make_pool(
+            pool,
+            runner=Executor(self.tasks, self.conf),
+            app=place,
+            size=concurrency or self.conf.worker_concurrency or os.cpu_count() or 1,
+            settings=self.conf,
+            overrides=self._changed,
+        )
+        choices = Choices(queues, task_events, without_mingle, without_gossip, without_heartbeat)
+        return Worker(surroundings, choices, made)
 
     def mailbox(
         self,
@@ -118,99 +279,4 @@ class Celeriac:
             clock=self.clock,
             handlers=handlers,
             revoked=revoked,
-        )
-
-
-class Events:
-    """Makes the parts that send and receive events, with the settings and the clock of one app."""
-
-    def __init__(self, app: Celeriac) -> None:
-        self._app = app
-
-    def Dispatcher(  # noqa: N802  (the name Celery gave it)
-        self,
-        connection: Connection | None = None,
-        hostname: str | None = None,
-        *,
-        enabled: bool = True,
-        buffer_while_offline: bool = True,
-        groups: Collection[str] | None = None,
-        buffer_group: Collection[str] | None = None,
-        buffer_limit: int = 24,
-        on_send_buffered: Callable[[], object] | None = None,
-    ) -> EventDispatcher:
-        """Return a dispatcher; see :class:`EventDispatcher`."""
-        return EventDispatcher(
-            connection or self._app.connection(),
-            settings=self._app.conf,
-            clock=self._app.clock,
-            hostname=hostname or self._app.hostname,
-            enabled=enabled,
-            buffer_while_offline=buffer_while_offline,
-            groups=groups,
-            buffer_group=buffer_group,
-            buffer_limit=buffer_limit,
-            on_send_buffered=on_send_buffered,
-        )
-
-    def Receiver(  # noqa: N802
-        self,
-        connection: Connection | None = None,
-        handlers: Mapping[str, Handler] | None = None,
-        *,
-        state: State | None = None,
-        gate: Gate | None = None,
-        routing_key: str = "#",
-        node_id: str | None = None,
-    ) -> EventReceiver:
-        """Return a receiver; see :class:`EventReceiver`."""
-        return EventReceiver(
-            connection or self._app.connection(),
-            handlers,
-            settings=self._app.conf,
-            clock=self._app.clock,
-            state=state,
-            gate=gate,
-            routing_key=routing_key,
-            node_id=node_id,
-            hostname=self._app.hostname,
-        )
-
-    def AsyncReceiver(  # noqa: N802
-        self,
-        connection: Connection | None = None,
-        *,
-        state: State | None = None,
-        gate: Gate | None = None,
-        routing_key: str = "#",
-        node_id: str | None = None,
-        wakeup: bool = True,
-    ) -> AsyncEventReceiver:
-        """Return a receiver for asyncio; see :class:`AsyncEventReceiver`."""
-        return AsyncEventReceiver(
-            connection or self._app.connection(),
-            settings=self._app.conf,
-            clock=self._app.clock,
-            state=state,
-            gate=gate,
-            routing_key=routing_key,
-            node_id=node_id,
-            hostname=self._app.hostname,
-            wakeup=wakeup,
-        )
-
-    def State(  # noqa: N802
-        self,
-        callback: Callable[[State, Any], object] | None = None,
-        *,
-        on_node_join: Callable[[Worker], object] | None = None,
-        on_node_leave: Callable[[Worker], object] | None = None,
-    ) -> State:
-        """Return an empty state, as large as the settings say; see :class:`State`."""
-        return State(
-            callback,
-            max_workers_in_memory=self._app.conf.max_workers_in_memory,
-            max_tasks_in_memory=self._app.conf.max_tasks_in_memory,
-            on_node_join=on_node_join,
-            on_node_leave=on_node_leave,
         )

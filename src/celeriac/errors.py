@@ -9,6 +9,7 @@ __all__ = [
     "CallerError",
     "CeleriacError",
     "ConnectionLost",
+    "DiskError",
     "Ignore",
     "ImproperlyConfigured",
     "MaxRetriesExceeded",
@@ -56,6 +57,10 @@ class ConnectionLost(NetworkError):
 
 class AccessRefused(NetworkError):
     """The broker refused who we are or what we asked for. To try again is no use; the operator can fix it."""
+
+
+class DiskError(CeleriacError, OSError):
+    """A file cannot be read or written; the message names it, and what the system said."""
 
 
 class ResultTimeout(CeleriacError, TimeoutError):
@@ -108,6 +113,9 @@ class Retry(CeleriacError):
         self.exc = exc
         #: Seconds from now.
         self.when = when
+        #: The message of the next try, a :class:`~celeriac.model.task_request.Posting`, for the worker to
+        #: publish; None outside of one.
+        self.posting: object = None
 
 
 class Ignore(CeleriacError):

@@ -35,7 +35,9 @@ def published(channel: Any, body: object = EVENT, **options: Any) -> bytes:
 def test_what_kombu_publishes_we_read(channel: Any) -> None:
     message = unwrap(published(channel))
 
-    assert message == Message(message.body, headers={"hostname": "gen7@web1"}, routing_key="task.sent")
+    assert message == Message(
+        message.body, headers={"hostname": "gen7@web1"}, routing_key="task.sent", exchange="celeryev"
+    )
     assert json.loads(body_of(message)) == EVENT
 
 

@@ -12,6 +12,7 @@ from celeriac.cli.option import add_command, add_common
 from celeriac.cli.result import result
 from celeriac.cli.status import status
 from celeriac.cli.up import up
+from celeriac.cli.worker import worker
 
 __all__ = ["app"]
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 add_common(app, help=_HELP, epilog=_EXIT_CODES)
 _COMMANDS: dict[str, Any] = {
     "up": up,
+    "worker": worker,
     "status": status,
     "events": events,
     "inspect": inspect,

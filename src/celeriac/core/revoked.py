@@ -51,6 +51,20 @@ class RevokedSet:
                 self._revoked_at.setdefault(task_id, now)
         self.purge(now=now)
 
+    def ages(self, *, now: float) -> list[tuple[str, float]]:
+        """Return the ids, the oldest first, each with the seconds since it was revoked: what can be kept."""
+        self.purge(now=now)
+        return [(task_id, max(0.0, now - at)) for task_id, at in self._revoked_at.items()]
+
+    def restore(self, ages: Iterable[tuple[str, float]], *, now: float) -> None:
+        """Take back what :meth:`ages` returned in an earlier run; of two ages of one id the lesser counts."""
+        for task_id, age in ages:
+            at = now - max(0.0, age)
+            self._revoked_at[task_id] = max(at, self._revoked_at.get(task_id, at))
+        # What is too old is looked for at the beginning only.
+        self._revoked_at = OrderedDict(sorted(self._revoked_at.items(), key=lambda entry: entry[1]))
+        self.purge(now=now)
+
     def discard(self, task_id: str) -> None:
         """Forget one id."""
         self._revoked_at.pop(task_id, None)

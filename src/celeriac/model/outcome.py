@@ -26,7 +26,11 @@ class Outcome(NamedTuple):
     children: tuple[ResultTree, ...] = ()
     #: JSON of the signature that waits for the whole group of this task; empty if none does.
     chord: bytes = b""
+    #: The tasks after it in its chain, which fail with it.
+    also_failed: tuple[str, ...] = ()
     #: Whether a message that was rejected goes back to its queue.
     requeue: bool = False
     #: Why there was no regular end: ``lost`` (its process died), ``time-limit``, ``terminated``; else empty.
     cause: str = ""
+    #: Whether the task says itself that it may fail like this: then it is logged without a trace.
+    is_expected: bool = False

@@ -1,10 +1,18 @@
 """What is known of a task's result, and how results hang together."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from celeriac.model.states import READY_STATES
 
-__all__ = ["Failure", "ResultMeta", "ResultTree"]
+__all__ = ["Failure", "Json", "ResultMeta", "ResultTree", "StoredResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A value that is spelled as JSON already; who writes it takes it as it is."""
+
+    text: bytes
 
 
 class Failure(NamedTuple):
@@ -35,7 +43,8 @@ class ResultMeta(NamedTuple):
 
     task_id: str
     status: str
-    #: What the task returned; in RETRY, FAILURE and REVOKED a :class:`Failure`.
+    #: What the task returned; in RETRY, FAILURE and REVOKED a :class:`Failure`. To be written, either
+    #: may be :class:`Json`.
     result: object = None
     traceback: str | None = None
     children: tuple[ResultTree, ...] = ()
@@ -57,3 +66,13 @@ class ResultMeta(NamedTuple):
     def is_ready(self) -> bool:
         """Whether nothing more will come: the task has ended, or cannot be understood."""
         return self.status in READY_STATES or self.fault != ""
+
+
+class StoredResult(NamedTuple):
+    """A result to be stored, and who waits for it, if it goes to somebody."""
+
+    meta: ResultMeta
+    #: The queue where it is awaited.
+    reply_to: str = ""
+    #: What it answers to; its task, if empty.
+    correlation_id: str = ""

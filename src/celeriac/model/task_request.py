@@ -55,7 +55,8 @@ class TaskRequest(NamedTuple):
     kwargsrepr: str = ""
     #: Who sent it: the name of a client or a worker.
     origin: str | None = None
-    ignore_result: bool = False
+    #: None leaves it to the task.
+    ignore_result: bool | None = None
     #: How often tasks in its place were replaced by others.
     replaced_task_nesting: int = 0
     #: The queue where the result is awaited, and what the result is to answer to.

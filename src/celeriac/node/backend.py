@@ -4,27 +4,31 @@ import atexit
 import random
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet, finalize
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
-from celeriac.errors import ConnectionLost, ImproperlyConfigured
+from celeriac.errors import CallerError, ConnectionLost, ImproperlyConfigured, PeerError
 from celeriac.masking import sanitize_url
-from celeriac.model.result import ResultMeta, ResultTree
-from celeriac.model.states import EXCEPTION_STATES, PENDING, READY_STATES, SUCCESS
+from celeriac.model.chord import ChordEnd, ChordPart, Gathered
+from celeriac.model.result import Json, ResultMeta, ResultTree, StoredResult
+from celeriac.model.states import EXCEPTION_STATES, FAILURE, PENDING, READY_STATES, SUCCESS
 from celeriac.node.consumer import BaseResultConsumer, Health
 from celeriac.node.drainer import Drainer, drainer_class
 from celeriac.node.per_process import PerProcess
 from celeriac.node.waiting import AsyncBackendMixin
 from celeriac.transport.base import Connection
 from celeriac.transport.result_link import ResultLink
+from celeriac.wire.chord import body_ids, chord_error, join
 from celeriac.wire.result import failure_of
 
 __all__ = ["Backend", "backend_for"]
+
+_T = TypeVar("_T")
 
 #: How long storing a result is tried: longer than a broker takes to restart.
 _STORE_PATIENCE: Final = 60.0
@@ -52,6 +56,32 @@ class Backend(AsyncBackendMixin):
     @abstractmethod
     def _write(self, meta: ResultMeta, *, reply_to: str, correlation_id: str, timeout: float) -> bool:
         """Store a result, or raise ConnectionLost; return whether it is there now."""
+
+    def _write_many(self, results: Sequence[StoredResult], *, timeout: float) -> None:
+        """Store results, or raise ConnectionLost; those that are stored by then will be stored again.
+
+        What cannot be spelled is raised as CallerError once the others are stored.
+        """
+        deadline = monotonic() + timeout
+        unspellable: CallerError | None = None
+        for meta, reply_to, correlation_id in results:
+            left = max(deadline - monotonic(), 0.0)
+            try:
+                self._write(
+                    meta, reply_to=reply_to, correlation_id=correlation_id or meta.task_id, timeout=left
+                )
+            except CallerError as error:
+                unspellable = unspellable or error
+        if unspellable is not None:
+            raise unspellable
+
+    def _end_part(self, part: ChordPart, *, timeout: float) -> Gathered | None:  # noqa: ARG002
+        """Count a part, or raise ConnectionLost; return all of them if it was the last."""
+        raise _no_chords()
+
+    def _close_chord(self, part: ChordPart, *, timeout: float) -> None:  # noqa: ARG002
+        """Forget the group of a part that was the last, or raise ConnectionLost."""
+        raise _no_chords()
 
     @abstractmethod
     def forget(self, task_id: str) -> None:
@@ -137,14 +167,69 @@ class Backend(AsyncBackendMixin):
             parent_id,
             group_id,
         )
+        return self._patiently(
+            lambda left: self._write(
+                meta, reply_to=reply_to, correlation_id=correlation_id or task_id, timeout=left
+            ),
+            timeout,
+        )
+
+    def store_many(self, results: Sequence[StoredResult], *, timeout: float = _STORE_PATIENCE) -> None:
+        """Store results as :meth:`store_result` does, many in one go; those of one task in the order given.
+
+        Tried again for ``timeout`` seconds while the store is away; then ConnectionLost is raised, and
+        any of them may be stored or not. One that cannot be spelled keeps no other from being stored:
+        CallerError is raised after that.
+        """
+        if results:
+            self._patiently(lambda left: self._write_many(results, timeout=left), timeout)
+
+    def end_chord_part(
+        self,
+        *,
+        group_id: str,
+        group_index: int | None,
+        task_id: str,
+        state: str,
+        result: Json,
+        chord: Mapping[str, Any],
+        timeout: float = _STORE_PATIENCE,
+    ) -> ChordEnd | None:
+        """Count a task of a group that something waits for; return what is to follow if it was the last.
+
+        ``chord`` is the signature that waits. If a task of the group failed, that has failed too: it is
+        stored so, and the end says it. What follows, the body or its errbacks, is to be sent, and then
+        :meth:`close_chord` called. To end a part again does no harm, and gives the same end until then.
+        Tried again as :meth:`store_result` is. Raises ImproperlyConfigured where chords cannot be.
+        """
+        part = ChordPart(group_id, group_index, task_id, state, result)
+        gathered = self._patiently(lambda left: self._end_part(part, timeout=left), timeout)
+        if gathered is None:
+            return None
+        end = ChordEnd(part, chord)
+        try:
+            joined = join(gathered, max_bytes=self.settings.result_max_bytes)
+        except PeerError as error:
+            end = end._replace(error=chord_error(str(error)))
+        else:
+            return end._replace(results=Json(joined))
+        now = datetime.now(UTC).isoformat()
+        # Whoever waits for what is not sent is told.
+        metas = [ResultMeta(each, FAILURE, end.error, date_done=now) for each in body_ids(chord)]
+        self.store_many([StoredResult(meta) for meta in metas], timeout=timeout)
+        return end
+
+    def close_chord(self, end: ChordEnd, *, timeout: float = _STORE_PATIENCE) -> None:
+        """Forget a group whose end was given to us, now that its body, or its errbacks, are sent."""
+        self._patiently(lambda left: self._close_chord(end.part, timeout=left), timeout)
+
+    def _patiently(self, write: Callable[[float], _T], timeout: float) -> _T:
+        """Call ``write`` with the time that is left, again and again while the link is lost."""
         deadline = monotonic() + timeout
         backoff = self._new_backoff()
         while True:
-            left = deadline - monotonic()
             try:
-                return self._write(
-                    meta, reply_to=reply_to, correlation_id=correlation_id or task_id, timeout=max(left, 0.0)
-                )
+                return write(max(deadline - monotonic(), 0.0))
             except ConnectionLost:
                 wait = backoff.next()
                 if monotonic() + wait >= deadline:
@@ -229,6 +314,13 @@ def backend_for(settings: Settings, connect: Callable[[], Connection]) -> Backen
         return RedisBackend(settings)
     raise ImproperlyConfigured(
         f"result_backend is {sanitize_url(url)!r}; use redis://, rediss://, redis+socket://, sentinel:// or rpc://"
+    )
+
+
+def _no_chords() -> ImproperlyConfigured:
+    return ImproperlyConfigured(
+        "this result backend cannot count the tasks of a chord, since it keeps no results; "
+        "set result_backend to a Redis, such as redis://127.0.0.1:6379/0, on all workers and clients"
     )
 
 

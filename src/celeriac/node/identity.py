@@ -1,11 +1,12 @@
 """Who we are and where: the fields every event carries."""
 
 import os
+import re
 import socket
 import time
 from functools import lru_cache
 
-__all__ = ["anonymous_name", "hours_west"]
+__all__ = ["anonymous_name", "hours_west", "node_name"]
 
 
 @lru_cache(maxsize=1)
@@ -16,6 +17,18 @@ def _host() -> str:
 def anonymous_name() -> str:
     """Return the name of a process that is no worker, as Celery's clients call themselves."""
     return f"gen{os.getpid()}@{_host()}"
+
+
+def node_name(template: str) -> str:
+    """Return the name of a node: ``%h`` stands for the host, ``%n`` for its first part, ``%d`` for the rest.
+
+    A name without an ``@`` gets the host behind it.
+    """
+    host = _host()
+    first, _, domain = host.partition(".")
+    name = template if "@" in template else f"{template}@%h"
+    parts = {"%h": host, "%n": first, "%d": domain, "%%": "%"}
+    return re.sub(r"%.", lambda found: parts.get(found[0], found[0]), name)
 
 
 def hours_west() -> int:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
 from resource import RUSAGE_SELF, getrusage
 from time import monotonic, time
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 class Mailbox:
     """Answers the control requests to one node.
 
-    ``ping``, ``hello``, ``clock`` and ``stats`` are always answered. Any other command is
-    obeyed only if ``handlers`` has it and the setting ``control_allow`` names it; else it
-    gets no reply. Nothing that a peer sends raises: :attr:`refused` counts it by reason.
+    ``ping``, ``hello``, ``clock`` and ``stats`` are always answered, and what ``open_commands``
+    names. Any other command is obeyed only if ``handlers`` has it and the setting
+    ``control_allow`` names it; else it gets no reply. Nothing that a peer sends raises: :attr:`refused` counts it by reason.
 
     A ``hello`` brings ids of revoked tasks along, which join ``revoked``: nodes that meet tell
     each other, and so whoever can send one can revoke tasks. For one thread at a time.
@@ -61,6 +61,8 @@ class Mailbox:
         clock: SharedClock,
         handlers: Mapping[str, Handler] | None = None,
         revoked: RevokedSet | None = None,
+        open_commands: Collection[str] = (),
+        more_stats: Callable[[], Mapping[str, object]] = dict,
         now: Callable[[], float] = monotonic,
         wall_time: Callable[[], float] = time,
     ) -> None:
@@ -77,6 +79,8 @@ class Mailbox:
             "stats": self._stats,
             **(handlers or {}),
         }
+        self._more_stats = more_stats
+        self._open = _OPEN | frozenset(open_commands)
         #: Requests and replies that came to nothing, by reason.
         self.refused: Counter[str] = Counter()
         #: Commands whose handler raised, by name.
@@ -120,7 +124,7 @@ class Mailbox:
 
     def _refusal(self, request: Request) -> str | None:
         """Return why a request is not obeyed, None if it is."""
-        if request.method not in _OPEN:
+        if request.method not in self._open:
             if request.method not in self.settings.control_allow:
                 return "not-allowed"
             # Celery: never looks at it, so that a command obeyed too late does what nobody wants any more.
@@ -213,6 +217,7 @@ class Mailbox:
             # Nothing more: addresses of brokers may hold passwords, and anyone can ask.
             "broker": {} if self._connection is None else {"transport": self._connection.driver},
             "rusage": {name[3:]: getattr(usage, name) for name in dir(usage) if name.startswith("ru_")},
+            **self._more_stats(),
         }
 
 

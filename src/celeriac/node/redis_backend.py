@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from celeriac.config import Settings
-from celeriac.model.result import ResultMeta
+from celeriac.model.chord import ChordPart, Gathered
+from celeriac.model.result import ResultMeta, StoredResult
 from celeriac.node.backend import Backend
 from celeriac.node.per_process import PerProcess
+from celeriac.transport.redis_chord import RedisChords
 from celeriac.transport.redis_results import RedisResultLink
 from celeriac.transport.redis_store import RedisResultStore
 from celeriac.transport.result_link import ResultLink
@@ -46,4 +48,13 @@ class RedisBackend(Backend):
         correlation_id: str,  # noqa: ARG002
         timeout: float,
     ) -> bool:
-        return self._store.get().write(meta, timeout=timeout)
+        return self._store.get().write_many([meta], timeout=timeout)[0]
+
+    def _write_many(self, results: Sequence[StoredResult], *, timeout: float) -> None:
+        self._store.get().write_many([each.meta for each in results], timeout=timeout)
+
+    def _end_part(self, part: ChordPart, *, timeout: float) -> Gathered | None:
+        return RedisChords(self._store.get()).end_part(part, timeout=timeout)
+
+    def _close_chord(self, part: ChordPart, *, timeout: float) -> None:
+        RedisChords(self._store.get()).close(part, timeout=timeout)

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from celeriac.config import Settings
 from celeriac.errors import CallerError, ConnectionLost
-from celeriac.model.result import ResultMeta
+from celeriac.model.result import ResultMeta, StoredResult
 from celeriac.node.backend import Backend
 from celeriac.node.drainer import AsyncioDrainer
 from celeriac.node.per_process import PerProcess
@@ -81,3 +81,10 @@ class RpcBackend(Backend):
             timeout=timeout,
         )
         return True
+
+    def _write_many(self, results: Sequence[StoredResult], *, timeout: float) -> None:
+        awaited = [each for each in results if each.reply_to]
+        if awaited:
+            self._sender.get().send_many(
+                awaited, is_persistent=self.settings.result_persistent, timeout=timeout
+            )

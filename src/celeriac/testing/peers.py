@@ -1,10 +1,11 @@
-"""Real Celery workers for tests, run by any interpreter that has Celery."""
+"""Real workers for tests: Celery's, run by any interpreter that has Celery, and our own."""
 
 import json
 import os
 import re
 import secrets
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from celeriac.errors import CeleriacError, ImproperlyConfigured
 from celeriac.testing.service import Service
 
-__all__ = ["CeleryWorker"]
+__all__ = ["CeleriacWorker", "CeleryWorker"]
 
 _RECORD = re.compile(r"^(?=\[\d{4}-)", re.MULTILINE)
 _ERROR = re.compile(r"^\[[^\]]*: (?:ERROR|CRITICAL)/|^Traceback \(most recent call last\):", re.MULTILINE)
@@ -122,6 +123,64 @@ class CeleryWorker(Service):
     def _command(self) -> list[str]:
         module = self._app.stem if isinstance(self._app, Path) else self._app
         return [self._python, "-m", "celery", "--app", module, "worker", *self._arguments]
+
+    def _is_ready(self) -> bool:
+        return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]
+
+
+class CeleriacWorker(Service):
+    """A worker of our own in a process of its own, ready for tasks once started.
+
+    ``app`` is a file that has an ``app``. ``url`` and ``backend`` are given in the environment.
+    """
+
+    name = "celeriac"
+
+    def __init__(
+        self,
+        app: Path,
+        *,
+        url: str,
+        backend: str | None = None,
+        hostname: str | None = None,
+        pool: str = "threads",
+        concurrency: int = 2,
+        events: bool = True,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.hostname = hostname or f"ours-{secrets.token_hex(4)}@localhost"
+        self._app = app
+        self._arguments = [
+            *("--hostname", self.hostname, "--pool", pool, "--concurrency", str(concurrency)),
+            *(["--task-events"] if events else []),
+            *arguments,
+        ]
+        self._extra = {"CELERIAC_BROKER_URL": url, "PYTHONUNBUFFERED": "1"}
+        if backend is not None:
+            self._extra["CELERIAC_RESULT_BACKEND"] = backend
+        self._extra |= environment or {}
+        self._started_at_byte = 0
+
+    def start(self) -> None:
+        """Start the worker and wait until it takes tasks."""
+        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+        super().start()
+
+    def errors(self) -> list[str]:
+        """Return what was logged at ERROR or CRITICAL, or with a traceback, over every start."""
+        return [record.rstrip() for record in _RECORD.split(self.log()) if _ERROR.search(record)]
+
+    def _cwd(self) -> Path:
+        return self._app.absolute().parent
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ) | self._extra
+
+    def _command(self) -> list[str]:
+        place = f"{self._app.stem}:app"
+        return [sys.executable, "-m", "celeriac", "worker", "--app", place, *self._arguments]
 
     def _is_ready(self) -> bool:
         return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]

@@ -7,47 +7,47 @@ other frame goes to py-amqp as it would have by itself.
 
 import logging
 import struct
-from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf
 from struct import Struct
 from time import monotonic
 from typing import Any, Final
 
 from amqp.basic_message import Message as AmqpMessage
+from amqp.exceptions import PreconditionFailed
 from amqp.spec import Basic
 
 from celeriac.config import MIB, Settings
 from celeriac.errors import ConnectionLost
-from celeriac.model.message import Exchange, Message, Queue
+from celeriac.model.message import Delivery, Exchange, Queue
 from celeriac.transport.amqp_consumer import AmqpConsumer
-from celeriac.transport.amqp_frames import cut_properties, spell_properties, spell_publish
+from celeriac.transport.amqp_frames import spell_properties, spell_publish
+from celeriac.transport.amqp_reader import (
+    BODY,
+    DELIVER,
+    FRAME,
+    FRAME_REST,
+    FRAME_START,
+    METHOD,
+    AmqpReader,
+    read_by_amqp,
+)
+from celeriac.transport.amqp_tasks import AmqpTaskConsumer
 from celeriac.transport.base import Deliver
-from celeriac.transport.kombu import KombuConnection
+from celeriac.transport.kombu import KombuConnection, milliseconds
+from celeriac.transport.kombu_link import error_text
+from celeriac.transport.kombu_tasks import TaskConsumer, Ticket
+from celeriac.transport.readiness import File, Wakeup, wait_readable
 
 __all__ = ["AmqpConnection"]
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 256 * 1024
-#: A frame: its type, channel and size, the payload, and one byte that ends it.
-_FRAME: Final = Struct(">BHI")
-_FRAME_START, _FRAME_REST = 7, 8
-_METHOD, _BODY = 1, 3
-#: The method, then the length of the consumer tag.
-_DELIVER: Final = Struct(">HH").pack(*Basic.Deliver)
 _ACK: Final = Struct(">HH").pack(*Basic.Ack)
 #: The number of a published message, and whether all before it are meant too.
 _CONFIRMED: Final = Struct(">QB")
-#: The number of a delivered message, and whether it is not the first try.
-_NUMBER: Final = Struct(">QB")
-#: In the header of a message: class and weight, then the size of its body, then the properties.
-_BODY_SIZE: Final = Struct(">4xQ")
-#: How messages are described, remembered: those of one node are all described alike.
-_MAX_DESCRIPTIONS: Final = 1024
-_MAX_DESCRIPTION_BYTES: Final = 1024
-#: In the first byte of how a message is described: it names what it answers to, or where to reply.
-_IS_REPLY: Final = 0x06
 #: Longer ones are thrown away as they come, unless a queue says otherwise: no other limit of ours
 #: allows a fraction of it.
 _MAX_BODY_BYTES: Final = 8 * MIB
@@ -55,15 +55,10 @@ _MAX_BODY_BYTES: Final = 8 * MIB
 _LONG_BYTES: Final = MIB
 #: Messages published before answers are looked for: they must not fill the socket.
 _LOOK_AFTER: Final = 128
-
-_NO_BODY: Final = Struct(">HHQ").pack(Basic.Deliver[0], 0, 0)
 #: How long the broker may take to read what we write, and to answer what we ask.
 _PATIENCE: Final = 10.0
 #: How long we wait for it to say goodbye.
 _FAREWELL: Final = 1.0
-
-#: Content type, encoding and headers, and why they could not be read.
-_Description = tuple[str, str, dict[str, object], str]
 
 
 class AmqpConnection(KombuConnection):
@@ -71,17 +66,17 @@ class AmqpConnection(KombuConnection):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._consumers: dict[tuple[int, bytes], AmqpConsumer] = {}
-        self._descriptions: OrderedDict[bytes, _Description] = OrderedDict()
+        self._reader = AmqpReader(self.address)
+        self._acknowledging: list[AmqpConsumer] = []
+        self._settling: list[AmqpTaskConsumer] = []
+        #: Made when somebody first waits for it.
+        self._wakeup: Wakeup | None = None
         self._publisher_id = 0
         self._published = 0
         self._confirmed = 0
         self._confirmed_early: set[int] = set()
-        #: Bytes of a body that is too long, and still to be thrown away.
-        self._unwanted = 0
-        #: The beginning of a long message, and how much of it there must be to go on.
+        #: The beginning of a long message.
         self._growing: bytearray | None = None
-        self._needed = 0
         # py-amqp stumbles over properties that a peer spelled badly, if it is the one who reads them.
         odd = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError, struct.error)
         self._errors = (*self._errors, *odd)
@@ -103,6 +98,8 @@ class AmqpConnection(KombuConnection):
         is_persistent: bool = False,
         correlation_id: str = "",
         reply_to: str = "",
+        priority: int = 0,
+        expiration: float | None = None,
     ) -> None:
         """Send one JSON message."""
         with self._translated():
@@ -118,6 +115,8 @@ class AmqpConnection(KombuConnection):
                     is_persistent=is_persistent,
                     correlation_id=correlation_id,
                     reply_to=reply_to,
+                    priority=priority,
+                    expiration="" if expiration is None else milliseconds(expiration),
                 ),
                 frame_bytes=link.frame_max,
             )
@@ -138,14 +137,49 @@ class AmqpConnection(KombuConnection):
                 break
         return self._published - self._confirmed
 
+    def accept(self, delivery: Delivery) -> None:
+        """Settle a delivery: the broker forgets it, from the next :meth:`drain` on."""
+        tag = delivery.tag
+        if isinstance(tag, Ticket) and self._tasks.get(delivery.queue) is tag.consumer:
+            tag.consumer.accept(tag.number)
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """Settle a delivery: the broker puts it back, or drops it, from the next :meth:`drain` on."""
+        tag = delivery.tag
+        if isinstance(tag, Ticket) and self._tasks.get(delivery.queue) is tag.consumer:
+            tag.consumer.reject(tag.number, requeue=requeue)
+
+    def stop_consuming(self, queue: str) -> None:
+        """Take no more from a queue. What was delivered is still to be settled."""
+        super().stop_consuming(queue)
+        self._write_settlements()
+
+    def wake(self) -> None:
+        """Let :meth:`drain` return soon; from any thread."""
+        # In this order: whoever has made no wakeup yet looks at the note once it is made.
+        self._is_woken = True
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup.ring()
+
+    def drain(self, timeout: float | None = None) -> int:
+        """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
+        self._write_settlements()
+        return super().drain(timeout)
+
     def close(self) -> None:
         """End the link; closing twice is fine, and no error comes out of it."""
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None:
+            wakeup.close()
         # Goodbye is said and answered, but a broker that hangs must not keep us.
         link = self._kombu._connection  # noqa: SLF001 - the property would connect
         transport = None if link is None else link._transport  # noqa: SLF001
         if transport is not None and transport.sock is not None:
             transport.sock.settimeout(_FAREWELL)
+            self._write_settlements()
         super().close()
+        self._settling.clear()
         if link is not None:
             link.collect()  # what went wrong may have left the socket open
 
@@ -194,21 +228,23 @@ class AmqpConnection(KombuConnection):
     def _consume(
         self, channel: Any, bound: Any, queue: Queue, deliver: Deliver, *, acknowledges: bool
     ) -> None:
-        max_bytes = _MAX_BODY_BYTES if queue.max_bytes is None else queue.max_bytes
-        consumer = AmqpConsumer(channel, deliver, max_bytes=max_bytes, acknowledges=acknowledges)
+        consumer = AmqpConsumer(channel, deliver, max_bytes=_max_bytes(queue), acknowledges=acknowledges)
 
         def receive(message: AmqpMessage) -> None:
-            key = str(message.delivery_info["routing_key"])
-            body = message.body
-            body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
-            replies = [_text(message.properties.get(name)) for name in ("correlation_id", "reply_to")]
-            ours = _message(body, _description(message), key, *replies)
-            self._waiting.append((consumer.receiver(message.delivery_info["delivery_tag"]), ours))
+            number = message.delivery_info["delivery_tag"]
+            self._waiting.append((consumer.receiver(number), read_by_amqp(message)))
 
         tag = f"celeriac.{queue.name}"
-        self._consumers[channel.channel_id, tag.encode()] = consumer
+        self._reader.consumers[channel.channel_id, tag.encode()] = consumer
+        self._acknowledging.append(consumer)
         # py-amqp takes by itself what comes while it waits for an answer of the broker.
         bound.consume(tag, receive, no_ack=not acknowledges)
+
+    def _new_task_consumer(self, channel: Any, bound: Any, queue: Queue) -> TaskConsumer:
+        consumer = AmqpTaskConsumer(channel, bound, queue, self._put_in_line, max_bytes=_max_bytes(queue))
+        self._reader.consumers[channel.channel_id, consumer.tag.encode()] = consumer
+        self._settling.append(consumer)
+        return consumer
 
     def _deliver(self) -> int:
         try:
@@ -216,8 +252,48 @@ class AmqpConnection(KombuConnection):
         finally:
             # If the link is lost the next call says so, and the messages come again.
             with suppress(ConnectionLost), self._translated():
-                for consumer in self._consumers.values():
+                for consumer in self._acknowledging:
                     consumer.acknowledge()
+
+    def _write_settlements(self) -> None:
+        """Tell the broker what was settled, in one piece."""
+        frames = b"".join([consumer.settlements() for consumer in self._settling])
+        if frames:
+            # If the link is lost the next call says so, and the messages come again.
+            with suppress(ConnectionLost), self._translated():
+                link = self._kombu.connection
+                link.transport.write(frames)
+                link.bytes_sent += 1
+
+    def _await(self, timeout: float | None) -> None:
+        if timeout != 0 and not self._has_come(inf if timeout is None else timeout):
+            return
+        self._read(0.0)
+
+    def _take_note(self) -> bool:
+        is_woken = super()._take_note()
+        if is_woken and self._wakeup is not None:
+            self._wakeup.clear()
+        return is_woken
+
+    def _has_come(self, timeout: float) -> bool:
+        """Say whether there is something to read, waiting for it until somebody wakes us."""
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
+        # Not before there is a wakeup: whoever wakes us from now on rings it.
+        if self._is_woken:
+            return False
+        with self._translated():
+            sock = self._kombu.connection.transport.sock
+            # What TLS has read ahead the system knows nothing of.
+            if hasattr(sock, "pending") and sock.pending() > 0:
+                return True
+            files: list[File] = [sock, self._wakeup]
+            ready = wait_readable(files, timeout)
+        if self._wakeup in ready:
+            self._wakeup.clear()
+            self._is_woken = True
+        return sock in ready
 
     def _read(self, timeout: float | None) -> None:
         """Take what the socket has, waiting for the first bytes."""
@@ -237,35 +313,35 @@ class AmqpConnection(KombuConnection):
             growing, self._growing = self._growing, None
             if growing is transport._read_buffer and growing is not None:  # noqa: SLF001
                 growing += data
-                if len(growing) < self._needed:
+                if len(growing) < self._reader.needed:
                     self._growing = growing
                     return
                 data = b""
-            self._needed = 0
+            self._reader.needed = 0
             rest = self._take(bytes(transport._read_buffer) + data)  # noqa: SLF001
             # Of a long message each piece would otherwise copy all those before it.
-            self._growing = bytearray(rest) if self._needed - len(rest) > _LONG_BYTES else None
+            self._growing = bytearray(rest) if self._reader.needed - len(rest) > _LONG_BYTES else None
             transport._read_buffer = rest if self._growing is None else self._growing  # noqa: SLF001
 
     def _take(self, data: bytes) -> bytes:
         """Cut out every message that is complete, and return the rest."""
         start, size = 0, len(data)
         link = self._kombu.connection
-        while size - start >= _FRAME_REST:
-            kind, channel, length = _FRAME.unpack_from(data, start)
-            end = start + _FRAME_REST + length
+        while size - start >= FRAME_REST:
+            kind, channel, length = FRAME.unpack_from(data, start)
+            end = start + FRAME_REST + length
             if end > size:
                 break
-            begin = start + _FRAME_START
-            if kind == _BODY and self._unwanted > 0:
-                self._unwanted -= length
+            begin = start + FRAME_START
+            if kind == BODY and self._reader.unwanted > 0:
+                self._reader.unwanted -= length
                 start = end
-            elif kind == _METHOD and data.startswith(_ACK, begin) and channel == self._publisher_id:
+            elif kind == METHOD and data.startswith(_ACK, begin) and channel == self._publisher_id:
                 tag, is_multiple = _CONFIRMED.unpack_from(data, begin + len(_ACK))
                 self._on_confirmed(tag, bool(is_multiple))
                 start = end
-            elif kind == _METHOD and data.startswith(_DELIVER, begin):
-                delivery = self._delivery(data, start, end, channel)
+            elif kind == METHOD and data.startswith(DELIVER, begin):
+                delivery = self._reader.cut(data, start, end, channel)
                 if delivery is None:
                     break
                 deliver, message, start = delivery
@@ -274,103 +350,21 @@ class AmqpConnection(KombuConnection):
                 # py-amqp may read on by itself, so it gets to see what is there.
                 payload = data[begin : end - 1]
                 link.transport._read_buffer = data[end:]  # noqa: SLF001
-                link.on_inbound_frame((kind, channel, payload))
+                self._pass_on(link, (kind, channel, payload))
                 data = bytes(link.transport._read_buffer)  # noqa: SLF001
                 start, size = 0, len(data)
         return data[start:]
 
-    def _delivery(
-        self, data: bytes, start: int, end: int, channel: int
-    ) -> tuple[Deliver, Message, int] | None:
-        """Return one message with its receiver and where it ends; None if it is not all there.
-
-        Its first frame is from ``start`` to ``end``.
-        """
-        begin = start + _FRAME_START
-        # RabbitMQ writes the frames of one message in one go, so nothing stands between them.
+    def _pass_on(self, link: Any, frame: tuple[int, int, bytes]) -> None:
         try:
-            _, _, length = _FRAME.unpack_from(data, end)
-            header, end = end + _FRAME_START, end + _FRAME_REST + length
-            if end > len(data):
-                return None
-            (missing,) = _BODY_SIZE.unpack_from(data, header)
-            described = data[header + _BODY_SIZE.size : end - 1]
-            tag_at = begin + len(_DELIVER)
-            tag_end = tag_at + 1 + data[tag_at]
-            consumer = self._consumers[channel, data[tag_at + 1 : tag_end]]
-            is_too_long = missing > consumer.max_bytes
-            if is_too_long:
-                self._unwanted, missing = missing, 0
-            if end + missing > len(data):
-                self._needed = end + missing - start
-                return None
-            parts = []
-            while missing > 0:
-                kind, _, length = _FRAME.unpack_from(data, end)
-                if kind != _BODY:
-                    raise ConnectionLost(f"the broker at {self.address} sent a frame out of order")
-                part = data[end + _FRAME_START : end + _FRAME_START + length]
-                end += _FRAME_REST + length
-                missing -= length
-                parts.append(part)
-        except struct.error:
-            return None
-        if end > len(data):
-            return None
-        number, _ = _NUMBER.unpack_from(data, tag_end)
-        exchange_at = tag_end + _NUMBER.size
-        key_at = exchange_at + 1 + data[exchange_at]
-        routing_key = data[key_at + 1 : key_at + 1 + data[key_at]].decode("utf-8", "replace")
-        correlation_id = reply_to = ""
-        if described and described[0] & _IS_REPLY:
-            described, correlation_id, reply_to = cut_properties(described)
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        message = _message(body, self._describe(described), routing_key, correlation_id, reply_to)
-        if is_too_long:
-            message = message._replace(fault="body-size")
-        return consumer.receiver(number), message, end
-
-    def _describe(self, described: bytes) -> _Description:
-        """Return content type, encoding and headers out of the properties of a message.
-
-        What differs from message to message is not in ``described``, so that it can be remembered.
-        """
-        try:
-            return self._descriptions[described]
-        except KeyError:
-            pass
-        message = AmqpMessage()
-        try:
-            message.inbound_header(_NO_BODY + described)
-        except Exception:  # noqa: BLE001 - a peer wrote this, and py-amqp says in many ways that it is wrong
-            description: _Description = ("", "", {}, "properties")
-        else:
-            description = _description(message)
-        if len(described) <= _MAX_DESCRIPTION_BYTES:
-            self._descriptions[described] = description
-        if len(self._descriptions) > _MAX_DESCRIPTIONS:
-            self._descriptions.popitem(last=False)
-        return description
+            link.on_inbound_frame(frame)
+        except PreconditionFailed as error:
+            # Nobody asked for anything: so it is what RabbitMQ says to who settles nothing for half an hour.
+            raise ConnectionLost(
+                f"lost the broker at {self.address}: {error_text(error)}; if tasks wait for long, raise the "
+                "consumer_timeout of RabbitMQ"
+            ) from error
 
 
-def _description(message: AmqpMessage) -> _Description:
-    headers = message.properties.get("application_headers")
-    return (
-        str(message.properties.get("content_type")),
-        str(message.properties.get("content_encoding")),
-        headers if isinstance(headers, dict) else {},
-        "",
-    )
-
-
-def _message(
-    body: bytes, description: _Description, routing_key: str, correlation_id: str, reply_to: str
-) -> Message:
-    content_type, content_encoding, headers, fault = description
-    return Message(
-        body, content_type, content_encoding, headers, routing_key, fault, correlation_id, reply_to
-    )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _max_bytes(queue: Queue) -> int:
+    return _MAX_BODY_BYTES if queue.max_bytes is None else queue.max_bytes

@@ -15,6 +15,9 @@ class AmqpConsumer:
     ``max_bytes`` is how long a message may be. Messages are numbered by the broker, in order.
     """
 
+    #: What describes its messages is the same for many of them.
+    is_for_tasks = False
+
     def __init__(self, channel: Any, deliver: Deliver, *, max_bytes: int, acknowledges: bool) -> None:
         self.max_bytes = max_bytes
         self._channel = channel

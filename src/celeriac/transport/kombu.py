@@ -4,112 +4,50 @@ Only what all of kombu's transports share is used here. RabbitMQ and Redis have
 quicker ways of their own: :mod:`celeriac.transport.amqp`, :mod:`celeriac.transport.redis`.
 """
 
+import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, Final
 
 import kombu
 import kombu.transport.virtual
-from kombu.exceptions import KombuError
 
 from celeriac.config import Settings
-from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured, NetworkError
-from celeriac.masking import sanitize_url
-from celeriac.model.message import Exchange, Message, Queue
-from celeriac.transport.base import Deliver
+from celeriac.errors import AccessRefused, ConnectionLost
+from celeriac.model.message import Delivery, Exchange, Message, Queue
+from celeriac.transport.base import Deliver, Take
+from celeriac.transport.kombu_link import KombuLink, Peer, error_text, translated
+from celeriac.transport.kombu_messages import kombu_exchange, kombu_queue, to_message
+from celeriac.transport.kombu_tasks import KombuTaskConsumer, TaskConsumer, Ticket
 
-__all__ = ["KombuConnection", "Peer", "translated"]
+__all__ = ["KombuConnection", "Peer", "milliseconds", "translated"]
 
-#: How often, within one heartbeat interval of the broker, a link that waits shows that it lives.
-_HEARTBEAT_RATE: Final = 4
+logger = logging.getLogger(__name__)
+
 #: Messages that may be on their way to us before we acknowledge the first of them.
 _PREFETCH: Final = 1000
-#: What a broker says to who may not, or asked for what cannot be: to try again is no use.
-_REFUSALS: Final = frozenset(
-    {
-        "AccessRefused",
-        "AuthenticationError",
-        "NoPermissionError",
-        "NotAllowed",
-        "PreconditionFailed",
-    }
-)
+#: How long we wait at a time, to see whether somebody woke us: kombu's own waiting cannot be ended.
+_LOOK_EVERY: Final = 0.1
+#: The same where nothing is consumed: kombu looks for messages no more often either.
+_LOOK_SELDOM: Final = 1.0
 
 
-class Peer(NamedTuple):
-    """What a link leads to, as messages and settings name it."""
-
-    name: str = "broker"
-    url: str = "broker_url"
-    options: str = "broker_transport_options"
-
-
-class KombuConnection:
+class KombuConnection(KombuLink):
     """One link to a broker through kombu."""
 
-    peer: ClassVar = Peer()
-
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self._publisher: Any = None
         self._declared: set[str] = set()
-        self._beat_at = 0.0
-        #: What ended the link. Nothing may use it any more: kombu would make another, with no subscriptions.
-        self._lost: ConnectionLost | None = None
         self._subscribers: list[Deliver] = []
         #: What came and was not delivered yet.
         self._waiting: deque[tuple[Deliver, Message]] = deque()
-        try:
-            self._kombu = self._new_kombu()
-            transport = self._kombu.transport
-        except (KeyError, ImportError) as error:
-            raise ImproperlyConfigured(
-                f"{self.peer.url} {self.address!r} names a transport that is not here ({error}): "
-                "check its spelling, or install the library it needs"
-            ) from error
-        except ValueError:
-            # Without what was raised: that may quote a password.
-            raise ImproperlyConfigured(
-                f"{self.peer.url} {self.address!r} cannot be read: check its port, and spell what is special "
-                "in a password as %40 for @, %2F for / and so on"
-            ) from None
-        except TypeError:
-            raise self._unusable() from None
-        #: The family of the broker.
-        self.driver: str = transport.driver_type
-        #: The library that speaks to it.
-        self.library: str = transport.driver_name
-        #: Whether the broker asked us to publish nothing for now.
-        self.is_blocked = False
-        self._errors: tuple[type[Exception], ...] = (
-            *transport.connection_errors,
-            *transport.channel_errors,
-            KombuError,
-            OSError,
-        )
-
-    @property
-    def address(self) -> str:
-        """Where it leads, for people: a URL without its password."""
-        return sanitize_url(self.settings.broker_url)
-
-    def open(self) -> None:
-        """Connect now; any other call does so by itself."""
-        try:
-            with self._translated():
-                # Each URL once, and no pause: when to try again is for who called us to say.
-                self._kombu.ensure_connection(
-                    max_retries=max(len(self._kombu.alt), 1) - 1,
-                    interval_start=0,
-                    interval_step=0,
-                    reraise_as_library_errors=False,
-                )
-        except (ValueError, TypeError):
-            raise self._unusable() from None
+        #: By queue, those whose deliveries are settled by hand.
+        self._tasks: dict[str, TaskConsumer] = {}
+        self._is_woken = False
 
     def publish(
         self,
@@ -121,14 +59,18 @@ class KombuConnection:
         is_persistent: bool = False,
         correlation_id: str = "",
         reply_to: str = "",
+        priority: int = 0,
+        expiration: float | None = None,
     ) -> None:
         """Send one JSON message."""
         replies = {"correlation_id": correlation_id, "reply_to": reply_to}
+        if expiration is not None:
+            replies["expiration"] = milliseconds(expiration)
         with self._translated():
             channel = self._publishing_channel(exchange)
             message = channel.prepare_message(
                 body.decode(),
-                priority=0,
+                priority=priority,
                 content_type="application/json",
                 content_encoding="utf-8",
                 headers=dict(headers or {}),
@@ -153,21 +95,69 @@ class KombuConnection:
             # Celery: kombu's virtual transports know one queue for each exchange and channel,
             # so every subscription has a channel of its own.
             channel = self._new_channel()
-            bound = kombu.Queue(
-                queue.name,
-                exchange=_exchange(queue.exchange),
-                routing_key=queue.routing_key,
-                durable=queue.is_durable,
-                exclusive=queue.is_exclusive,
-                auto_delete=queue.is_auto_deleted,
-                message_ttl=queue.message_ttl,
-                expires=queue.expires,
-                max_length=queue.max_length,
-            )(channel)
+            bound = kombu_queue(queue)(channel)
             bound.declare()
             if acknowledges:
                 channel.basic_qos(0, _PREFETCH, False)
             self._consume(channel, bound, queue, deliver, acknowledges=acknowledges)
+
+    def declare(self, queue: Queue) -> None:
+        """Make a queue and bind it, unless it is there."""
+        with self._translated():
+            channel = self._new_channel()
+            self._declare(channel, queue)
+            channel.close()
+
+    def consume(self, queue: Queue, take: Take, *, prefetch: int) -> None:
+        """Declare a queue and hand what comes to ``take``, within :meth:`drain`, to be settled.
+
+        ``prefetch`` counts for each queue.
+        """
+        with self._translated():
+            if queue.name not in self._tasks:
+                channel = self._new_channel()
+                bound = self._declare(channel, queue)
+                self._tasks[queue.name] = self._new_task_consumer(channel, bound, queue)
+            self._tasks[queue.name].begin(take, prefetch)
+
+    def stop_consuming(self, queue: str) -> None:
+        """Take no more from a queue. What was delivered is still to be settled."""
+        consumer = self._tasks.get(queue)
+        if consumer is None:
+            return
+        with self._translated():
+            consumer.stop()
+            for number in reversed(self._forget_waiting(consumer)):
+                consumer.reject(number, requeue=True)
+
+    def set_prefetch(self, prefetch: int) -> None:
+        """Change how many deliveries may be unsettled at a time, where the broker allows."""
+        with self._translated():
+            for consumer in self._tasks.values():
+                consumer.set_prefetch(prefetch)
+
+    def accept(self, delivery: Delivery) -> None:
+        """Settle a delivery: the broker forgets it. Of a lost link, it changes nothing."""
+        tag = delivery.tag
+        if isinstance(tag, Ticket) and self._tasks.get(delivery.queue) is tag.consumer:
+            # If the link is lost the next call says so, and the message comes again.
+            with suppress(ConnectionLost), self._translated():
+                tag.consumer.accept(tag.number)
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """Settle a delivery: the broker puts it back, or drops it. Of a lost link, it changes nothing."""
+        tag = delivery.tag
+        if isinstance(tag, Ticket) and self._tasks.get(delivery.queue) is tag.consumer:
+            with suppress(ConnectionLost), self._translated():
+                tag.consumer.reject(tag.number, requeue=requeue)
+
+    def keep(self, delivery: Delivery) -> bool:  # noqa: ARG002
+        """Return False: the broker gives out again what a lost link had."""
+        return False
+
+    def wake(self) -> None:
+        """Let :meth:`drain` return soon; from any thread."""
+        self._is_woken = True
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue and what waits in it."""
@@ -186,42 +176,31 @@ class KombuConnection:
         while not self._waiting:
             left = None if deadline is None else max(0.0, deadline - monotonic())
             patience = self._show_life()
+            is_woken = self._take_note()
+            if is_woken:
+                left = 0.0
             try:
-                self._read(min((span for span in (left, patience) if span is not None), default=None))
+                self._await(min((span for span in (left, patience) if span is not None), default=None))
             except ConnectionLost:
                 # What came before the loss is delivered first; the next call says that it is lost.
                 if not self._waiting:
                     raise
-            if deadline is not None and monotonic() >= deadline:
+            if is_woken or (deadline is not None and monotonic() >= deadline):
                 break
         return self._deliver()
 
     def close(self) -> None:
         """End the link; closing twice is fine, and no error comes out of it."""
-        with suppress(*self._errors):
-            self._kombu.release()
-
-    def clone(self) -> Self:
-        """Return a new link to the same broker, not yet open."""
-        return type(self)(self.settings)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        if self._lost is None:
+            for consumer in self._tasks.values():
+                with suppress(*self._errors):
+                    consumer.end()
+        for consumer in self._tasks.values():
+            self._forget_waiting(consumer)
+        self._tasks.clear()
+        super().close()
 
     # -- what the quicker ways do otherwise
-
-    def _options(self) -> dict[str, object]:
-        """Return options of the transport, for what the settings leave open."""
-        return {}
-
-    def _tls(self) -> bool | Mapping[str, object]:
-        """Say whether to speak TLS, or with which options."""
-        return self.settings.broker_use_ssl
 
     def _consume(
         self,
@@ -236,7 +215,7 @@ class KombuConnection:
 
         def receive(message: Any) -> None:
             # Delivered later, by ourselves: what a callback raises is no word of the broker's library.
-            ours = _to_message(message)
+            ours = to_message(message)
             self._waiting.append((partial(settle, message) if acknowledges else deliver, ours))
 
         def settle(theirs: Any, message: Message) -> None:
@@ -246,6 +225,20 @@ class KombuConnection:
                 theirs.ack()
 
         bound.consume(f"celeriac.{queue.name}", receive, no_ack=not acknowledges)
+
+    def _new_task_consumer(self, channel: Any, bound: Any, queue: Queue) -> TaskConsumer:
+        """Return a queue that is not yet consumed from."""
+        return KombuTaskConsumer(channel, bound, queue, self._put_in_line)
+
+    def _take_note(self) -> bool:
+        """Say whether somebody woke us since we were last asked."""
+        is_woken, self._is_woken = self._is_woken, False
+        return is_woken
+
+    def _await(self, timeout: float | None) -> None:
+        """Take what comes, waiting up to ``timeout`` seconds for it, or less; not much longer once woken."""
+        look_every = _LOOK_EVERY if self._tasks else _LOOK_SELDOM
+        self._read(look_every if timeout is None else min(timeout, look_every))
 
     def _send(self, channel: Any, message: Any, exchange: Exchange, routing_key: str) -> None:
         channel.basic_publish(message, exchange.name, routing_key)
@@ -257,115 +250,66 @@ class KombuConnection:
                 self._kombu.drain_events(timeout=timeout)
         except (LookupError, TypeError, AttributeError, ValueError):
             # kombu stumbles over an envelope that a peer spelled badly. Whose it was is not known.
+            if not self._subscribers and self._tasks:
+                logger.warning("A message at %s could not be read, and is lost", self.address)
+                return
             if not self._subscribers:
                 raise
             self._waiting.append((self._subscribers[0], Message(b"", fault="envelope")))
 
     # -- shared
 
-    def _new_kombu(self, url: str | None = None) -> Any:
-        settings = self.settings
-        return kombu.Connection(
-            url or settings.broker_url,
-            ssl=self._tls(),
-            connect_timeout=settings.broker_connection_timeout,
-            heartbeat=settings.broker_heartbeat,
-            login_method=settings.broker_login_method,
-            # A copy, because kombu writes into it.
-            transport_options=self._options() | dict(settings.broker_transport_options),
-        )
-
-    def _unusable(self) -> ImproperlyConfigured:
-        # Without what was raised: that may quote a part of a password.
-        return ImproperlyConfigured(
-            f"{self.peer.name} {self.address} cannot be used: check its URL and {self.peer.options}, such as "
-            "a database that is no number, or Sentinel without master_name"
-        )
-
-    def _new_channel(self) -> Any:
-        self.open()
-        return self._kombu.channel()
-
     def _publishing_channel(self, exchange: Exchange) -> Any:
         if self._publisher is None:
             self._publisher = self._new_channel()
         if exchange.name and exchange.name not in self._declared:
-            _exchange(exchange)(self._publisher).declare()
+            kombu_exchange(exchange)(self._publisher).declare()
             self._declared.add(exchange.name)
         return self._publisher
 
     def _deliver(self) -> int:
         """Deliver what came; return how many messages that were."""
         # No more than these: a callback may publish, and then more can come.
-        delivered = len(self._waiting)
-        for _ in range(delivered):
+        delivered = 0
+        for _ in range(len(self._waiting)):
+            if not self._waiting:  # a callback stopped consuming, and what came from there went back
+                break
             deliver, message = self._waiting.popleft()
+            delivered += 1
             deliver(message)
         return delivered
 
-    def _show_life(self) -> float | None:
-        """Send a heartbeat if it is time, and return how long the next one can wait."""
-        if not self._kombu.supports_heartbeats or not self._kombu.get_heartbeat_interval():
-            return None
-        interval = float(self._kombu.get_heartbeat_interval()) / _HEARTBEAT_RATE
-        if monotonic() >= self._beat_at:
-            with self._translated():
-                self._kombu.heartbeat_check(rate=_HEARTBEAT_RATE)
-            self._beat_at = monotonic() + interval
-        return interval
+    def _put_in_line(self, deliver: Deliver, message: Message) -> None:
+        # Delivered later, by ourselves: what a callback raises is no word of the broker's library.
+        self._waiting.append((deliver, message))
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn what the broker's library raises into our own errors."""
-        if self._lost is not None:
-            raise ConnectionLost(str(self._lost))
+    def _forget_waiting(self, consumer: TaskConsumer) -> list[int]:
+        """Deliver nothing more of a consumer; return the numbers of what came and was not delivered."""
+        kept: deque[tuple[Deliver, Message]] = deque()
+        numbers = []
+        for deliver, message in self._waiting:
+            if isinstance(deliver, Ticket) and deliver.consumer is consumer:
+                numbers.append(deliver.number)
+            else:
+                kept.append((deliver, message))
+        self._waiting = kept
+        return numbers
+
+    def _declare(self, channel: Any, queue: Queue) -> Any:
+        bound = kombu_queue(queue)(channel)
         try:
-            yield
-        except ConnectionLost as error:
-            self._lost = error
-            raise
-        except NetworkError:
-            raise
+            bound.declare()
         except self._errors as error:
-            ours = translated(error, self.address, self.peer.name)
-            if isinstance(ours, ConnectionLost):
-                self._lost = ours
-            raise ours from error
+            if type(error).__name__ != "PreconditionFailed":
+                raise
+            raise AccessRefused(
+                f"the {self.peer.name} at {self.address} has a queue {queue.name!r} of another kind "
+                f"({error_text(error)}): set task_queue_max_priority and task_default_queue_type as when it "
+                "was made, or delete it"
+            ) from error
+        return bound
 
 
-def translated(error: Exception, address: str, peer: str = "broker") -> ConnectionLost | AccessRefused:
-    """Return what a broker's library raised as an error of our own."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if names & _REFUSALS:
-        return AccessRefused(f"the {peer} at {address} refused us: {_text(error)}")
-    return ConnectionLost(f"lost the {peer} at {address}: {_text(error)}")
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _exchange(exchange: Exchange) -> Any:
-    return kombu.Exchange(exchange.name, type=exchange.type, durable=exchange.is_durable)
-
-
-def _to_message(message: Any) -> Message:
-    body = message.body
-    if isinstance(body, str):
-        body = body.encode("utf-8", "surrogatepass")
-    if not isinstance(body, bytes | bytearray | memoryview):
-        return Message(b"", fault="envelope")
-    return Message(
-        bytes(body),
-        str(message.content_type),
-        str(message.content_encoding),
-        message.headers if isinstance(message.headers, dict) else {},
-        str((message.delivery_info or {}).get("routing_key", "")),
-        "",
-        *(_property(message, name) for name in ("correlation_id", "reply_to")),
-    )
-
-
-def _property(message: Any, name: str) -> str:
-    value = (message.properties or {}).get(name)
-    return value if isinstance(value, str) else ""
+def milliseconds(span: float) -> str:
+    """Return a span of seconds as AMQP has it."""
+    return str(max(0, int(span * 1000)))

@@ -12,10 +12,14 @@ from types import TracebackType
 from typing import Self
 
 from celeriac.errors import ConnectionLost
-from celeriac.model.message import Exchange, Message, Queue, topic_leads_to
-from celeriac.transport.base import Deliver
+from celeriac.model.message import Delivery, Exchange, Message, Queue, topic_leads_to
+from celeriac.transport.base import Deliver, Take
+from celeriac.transport.memory_lent import Borrower, Lendings, Lent
 
 __all__ = ["MemoryBroker", "MemoryConnection"]
+
+#: A message with the queue it was in, and by what it is settled, where it is to be settled.
+_Arrival = tuple[str, Message, Lent | None]
 
 
 class MemoryBroker:
@@ -35,6 +39,7 @@ class MemoryBroker:
         self._queues: dict[str, tuple[Queue, deque[Message]]] = {}
         #: By queue, what somebody has taken and not yet acknowledged.
         self._held: dict[str, list[Message]] = {}
+        self._lendings = Lendings()
         #: Connections opened before the last cut are lost, as with a real broker.
         self._epoch = 0
 
@@ -50,6 +55,7 @@ class MemoryBroker:
             for name in self._held:
                 self._give_back(name)
             self._held.clear()
+            self._put_back(self._lendings.clear())
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -95,30 +101,62 @@ class MemoryBroker:
         with self._changed:
             self._check(epoch)
             self.published.append((exchange.name, message))
+            sent = message._replace(exchange=exchange.name)
             for queue, waiting in self._queues.values():
                 if _leads_to(exchange, message, queue):
-                    waiting.append(message)
+                    waiting.append(sent)
             self._changed.notify_all()
 
     def take(
-        self, names: list[str], epoch: int, timeout: float | None, *, held: Collection[str] = ()
-    ) -> list[tuple[str, Message]]:
+        self,
+        names: list[str],
+        epoch: int,
+        timeout: float | None,
+        *,
+        borrower: Borrower,
+        held: Collection[str] = (),
+    ) -> list[_Arrival]:
         """Return what waits in some queues, waiting up to ``timeout`` seconds for the first message.
 
-        What was in those of them that are ``held`` goes back there, unless it is acknowledged.
+        What was in those of them that are ``held`` goes back there, unless it is acknowledged. With it
+        comes what the borrower is to settle. Who is woken waits no longer.
         """
         deadline = None if timeout is None else monotonic() + timeout
         with self._changed:
             while True:
                 self._check(epoch)
-                taken = [(name, message) for name in names for message in self._empty(name)]
+                taken: list[_Arrival] = [
+                    (name, message, None) for name in names for message in self._empty(name)
+                ]
+                for name, message, _ in taken:
+                    if name in held:
+                        self._held.setdefault(name, []).append(message)
+                taken += [(lent.queue, lent.message, lent) for lent in self._lend(borrower)]
                 left = None if deadline is None else deadline - monotonic()
-                if taken or (left is not None and left <= 0):
-                    for name, message in taken:
-                        if name in held:
-                            self._held.setdefault(name, []).append(message)
+                if taken or borrower.is_woken or (left is not None and left <= 0):
+                    borrower.is_woken = False
                     return taken
                 self._changed.wait(left)
+
+    def settle(self, borrower: Borrower, number: int, *, requeue: bool) -> None:
+        """Forget a message that was lent, or put it back; if it is lent no longer nothing happens."""
+        with self._changed:
+            lent = self._lendings.settle(borrower, number)
+            if lent is not None and requeue:
+                self._put_back([lent])
+            self._changed.notify_all()
+
+    def end(self, borrower: Borrower) -> None:
+        """Put back all that a borrower has."""
+        with self._changed:
+            self._put_back(self._lendings.end(borrower))
+            self._changed.notify_all()
+
+    def wake(self, borrower: Borrower) -> None:
+        """Let a borrower wait no longer, now or the next time it would."""
+        with self._changed:
+            borrower.is_woken = True
+            self._changed.notify_all()
 
     def acknowledge(self, name: str, message: Message, epoch: int) -> None:
         """Forget a message that was held."""
@@ -139,6 +177,20 @@ class MemoryBroker:
         if name in self._queues:
             self._queues[name][1].extendleft(reversed(self._held.get(name, [])))
         self._held[name] = []
+
+    def _lend(self, borrower: Borrower) -> list[Lent]:
+        lent: list[Lent] = []
+        for name in borrower.takes:
+            _, waiting = self._queues.get(name, (None, deque[Message]()))
+            while waiting and self._lendings.room(borrower) > 0:
+                lent.append(self._lendings.lend(borrower, name, waiting.popleft()))
+        return lent
+
+    def _put_back(self, lent: list[Lent]) -> None:
+        """Put messages in front of all else, in the order they were there."""
+        for _, name, message in reversed(lent):
+            if name in self._queues:
+                self._queues[name][1].appendleft(message._replace(is_redelivered=True))
 
     def _empty(self, name: str) -> list[Message]:
         _, waiting = self._queues.get(name, (None, deque[Message]()))
@@ -164,7 +216,8 @@ class MemoryConnection:
         self._subscriptions: dict[str, tuple[Queue, Deliver]] = {}
         #: The queues whose messages are acknowledged.
         self._acknowledged: set[str] = set()
-        self._waiting: deque[tuple[str, Message]] = deque()
+        self._waiting: deque[_Arrival] = deque()
+        self._borrower = Borrower()
 
     @property
     def address(self) -> str:
@@ -185,14 +238,20 @@ class MemoryConnection:
         is_persistent: bool = False,  # noqa: ARG002  (nothing here outlives the process)
         correlation_id: str = "",
         reply_to: str = "",
+        priority: int = 0,
+        expiration: float | None = None,  # noqa: ARG002
     ) -> None:
-        """Put one message into the queues it leads to."""
+        """Put one message into the queues it leads to.
+
+        They keep the order of publishing, whatever the priority, and drop nothing for its age.
+        """
         message = Message(
             body,
             headers=dict(headers or {}),
             routing_key=routing_key,
             correlation_id=correlation_id,
             reply_to=reply_to,
+            priority=priority,
         )
         self.broker.send(exchange, message, self._joined())
 
@@ -210,6 +269,47 @@ class MemoryConnection:
         if acknowledges:
             self._acknowledged.add(queue.name)
 
+    def declare(self, queue: Queue) -> None:
+        """Make a queue and bind it, unless it is there."""
+        self.broker.declare(queue, self._joined())
+
+    def consume(self, queue: Queue, take: Take, *, prefetch: int) -> None:
+        """Declare a queue and hand what comes to ``take``, within :meth:`drain`, to be settled.
+
+        ``prefetch`` counts over all queues of the link.
+        """
+        self.broker.declare(queue, self._joined())
+        self._borrower.takes[queue.name] = (queue, take)
+        self._borrower.prefetch = prefetch
+
+    def stop_consuming(self, queue: str) -> None:
+        """Take no more from a queue. What was delivered is still to be settled."""
+        self._borrower.takes.pop(queue, None)
+        for name, _, lent in reversed(self._waiting):
+            if lent is not None and name == queue:
+                self.broker.settle(self._borrower, lent.number, requeue=True)
+        self._waiting = deque(each for each in self._waiting if each[2] is None or each[0] != queue)
+
+    def set_prefetch(self, prefetch: int) -> None:
+        """Change how many deliveries may be unsettled at a time."""
+        self._borrower.prefetch = prefetch
+
+    def accept(self, delivery: Delivery) -> None:
+        """Settle a delivery: the broker forgets it."""
+        self._settle(delivery, requeue=False)
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """Settle a delivery: the broker puts it back in front of its queue, or drops it."""
+        self._settle(delivery, requeue=requeue)
+
+    def keep(self, delivery: Delivery) -> bool:  # noqa: ARG002
+        """Return False: the broker gives out again what a lost link had."""
+        return False
+
+    def wake(self) -> None:
+        """Let :meth:`drain` return soon; from any thread."""
+        self.broker.wake(self._borrower)
+
     def delete_queue(self, name: str) -> None:
         """Delete a queue and what waits in it."""
         self._joined()
@@ -220,12 +320,20 @@ class MemoryConnection:
         # An exception out of a callback leaves the messages after it here.
         if not self._waiting:
             names = list(self._subscriptions)
-            taken = self.broker.take(names, self._joined(), timeout, held=self._acknowledged)
+            taken = self.broker.take(
+                names, self._joined(), timeout, borrower=self._borrower, held=self._acknowledged
+            )
             self._waiting.extend(taken)
-        delivered = len(self._waiting)
-        for _ in range(delivered):
-            name, message = self._waiting.popleft()
-            self._subscriptions[name][1](message)
+        delivered = 0
+        for _ in range(len(self._waiting)):
+            if not self._waiting:  # a callback stopped consuming, and what came from there went back
+                break
+            name, message, lent = self._waiting.popleft()
+            delivered += 1
+            if lent is not None:
+                self._hand_over(lent)
+                continue
+            self._subscriptions[name][1](message._replace(exchange="", is_redelivered=False))
             if name in self._acknowledged:
                 self.broker.acknowledge(name, message, self._joined())
         return delivered
@@ -234,9 +342,11 @@ class MemoryConnection:
         """Leave, and take our own queues along."""
         if self._epoch is not None:
             self.broker.give_back(list(self._acknowledged), self._epoch)
-        for queue, _ in self._subscriptions.values():
+        self.broker.end(self._borrower)
+        for queue, _ in (*self._subscriptions.values(), *self._borrower.takes.values()):
             if queue.is_auto_deleted or queue.is_exclusive:
                 self.broker.delete(queue.name)
+        self._borrower.takes.clear()
         self._subscriptions.clear()
         self._acknowledged.clear()
         self._waiting.clear()
@@ -252,6 +362,18 @@ class MemoryConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _hand_over(self, lent: Lent) -> None:
+        queue, take = self._borrower.takes[lent.queue]
+        message = lent.message
+        if queue.max_bytes is not None and len(message.body) > queue.max_bytes:
+            message = message._replace(body=b"", fault="body-size")
+        take(Delivery(message, lent.queue, lent))
+
+    def _settle(self, delivery: Delivery, *, requeue: bool) -> None:
+        # Of another link, or of none: the broker does not have it lent to us.
+        if isinstance(delivery.tag, Lent):
+            self.broker.settle(self._borrower, delivery.tag.number, requeue=requeue)
 
     def _joined(self) -> int:
         if self._epoch is None:

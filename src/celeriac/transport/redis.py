@@ -1,8 +1,9 @@
 """Redis: kombu says how to reach it, and the sockets are used directly.
 
 Fan-out is publish/subscribe, with nothing kept for who is away; a direct exchange is
-a table of bindings and a list for each queue. Answers are parsed by hiredis, many from
+a table of bindings and a few lists for each queue. Answers are parsed by hiredis, many from
 one read, and a message is published without waiting for the one before it.
+:mod:`celeriac.transport.redis_tasks` takes what is to be settled.
 """
 
 from collections import defaultdict, deque
@@ -13,19 +14,18 @@ from typing import Any, Final
 from uuid import uuid4
 
 from celeriac.config import Settings
-from celeriac.errors import ConnectionLost, NetworkError, PeerError
+from celeriac.errors import ConnectionLost, NetworkError
 from celeriac.model.message import Exchange, Message, Queue, topic_leads_to
 from celeriac.transport.base import Deliver
-from celeriac.transport.redis_dial import RedisDialer
+from celeriac.transport.readiness import Wakeup
+from celeriac.transport.redis_consuming import RedisConsuming
 from celeriac.transport.redis_link import RedisLink, wait_for
-from celeriac.wire.envelope import MAX_ENVELOPE_BYTES, correlation_of, envelope_bytes, unwrap, wrap
+from celeriac.transport.redis_names import RedisNames
+from celeriac.transport.redis_tasks import RedisTasks
+from celeriac.wire.envelope import MAX_ENVELOPE_BYTES, envelope_bytes, opened, wrap
 
 __all__ = ["RedisConnection"]
 
-#: Between the name of a queue and a priority, and between the parts of a binding.
-_SEPARATOR: Final = "\x06\x16"
-#: Celery: a queue is four lists, one for each step of priority.
-_PRIORITIES: Final = ("", f"{_SEPARATOR}3", f"{_SEPARATOR}6", f"{_SEPARATOR}9")
 #: How long one request waits for a list.
 _LIST_WAIT: Final = 5
 #: Messages published and not yet confirmed: beyond it their confirmations are read.
@@ -73,7 +73,7 @@ class _Topics:
         for reply in replies:
             if reply[0] != b"pmessage":  # the answer to a sign of life
                 continue
-            message = _opened(reply[3])
+            message = opened(reply[3])
             for routing_key, deliver in self._deliver[reply[1]]:
                 # Where no key is in the channel, what was not asked for is sorted out here.
                 if routing_key not in {"", "#"} and not topic_leads_to(routing_key, message.routing_key):
@@ -117,24 +117,23 @@ class _List:
         if replies:
             self._asked_at = None
         return [
-            (self._deliver, _opened(reply[1], max_bytes=self._max_bytes))
+            (self._deliver, opened(reply[1], max_bytes=self._max_bytes))
             for reply in replies
             if reply is not None
         ]
 
 
-class RedisConnection(RedisDialer):
+class RedisConnection(RedisConsuming):
     """One link to Redis or Sentinel: a socket to publish and ask, and one for each way to listen."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._channel: Any = None
-        self._asking: RedisLink | None = None
         self._topics: _Topics | None = None
         self._lists: list[_List] = []
-        #: The queues that end with us.
-        self._own: list[Queue] = []
         self._on_the_way = 0
+        self._wakeup: Wakeup | None = None
+        self._is_woken = False
 
     def open(self) -> None:
         """Connect now; any other call does so by itself."""
@@ -150,6 +149,8 @@ class RedisConnection(RedisDialer):
         is_persistent: bool = False,
         correlation_id: str = "",
         reply_to: str = "",
+        priority: int = 0,
+        expiration: float | None = None,  # noqa: ARG002  (on Redis nothing drops a message)
     ) -> None:
         """Send one JSON message."""
         link = self._opened_link()
@@ -165,12 +166,13 @@ class RedisConnection(RedisDialer):
             is_persistent=is_persistent,
             correlation_id=correlation_id,
             reply_to=reply_to,
+            priority=priority,
         )
         if exchange.type != "fanout":
             for name in self._queues_of(exchange, routing_key):
-                self._ask("LPUSH", self._key(name), envelope)
+                self._ask("LPUSH", self._names.list_of(name, priority), envelope)
             return
-        for topic in self._topic_names(exchange, routing_key):
+        for topic in self._names.topics(exchange, routing_key):
             self._on_the_way += 1
             link.send("PUBLISH", topic, envelope)
         if self._on_the_way >= _MAX_ON_THE_WAY:
@@ -193,129 +195,134 @@ class RedisConnection(RedisDialer):
         was on its way when a link is lost is lost with it.
         """
         self._opened_link()
+        names = self._names
         if queue.exchange.type == "fanout":
-            patterns = self._topic_names(queue.exchange, queue.routing_key.replace("#", "*"))
+            patterns = names.topics(queue.exchange, queue.routing_key.replace("#", "*"))
             self._topics = self._topics or _Topics(self._new_link(), is_doubled=len(patterns) > 1)
-            has_patterns = bool(self._channel.fanout_patterns)
             for pattern in patterns:
-                key = "" if has_patterns else queue.routing_key
+                key = "" if names.has_patterns else queue.routing_key
                 self._waiting.extend(self._topics.add(pattern, key, deliver))
             return
         if queue.exchange.name:  # the default exchange leads to every queue by its name
-            self._ask("SADD", self._binding_key(queue.exchange), _binding(queue))
-        if queue.is_auto_deleted or queue.is_exclusive:
-            self._own.append(queue)
+            self._ask("SADD", names.bindings(queue.exchange), names.binding(queue))
+        self._own_if_passing(queue)
         max_bytes = MAX_ENVELOPE_BYTES if queue.max_bytes is None else envelope_bytes(queue.max_bytes)
-        self._lists.append(_List(self._new_link(), self._keys(queue.name), deliver, max_bytes=max_bytes))
+        self._lists.append(_List(self._new_link(), names.lists(queue.name), deliver, max_bytes=max_bytes))
+
+    def wake(self) -> None:
+        """Let :meth:`drain` return soon; from any thread."""
+        # In this order: whoever drains has something to be rung by before it looks whether it is woken.
+        self._is_woken = True
+        if (wakeup := self._wakeup) is not None:
+            wakeup.ring()
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue and what waits in it; what led to it otherwise than by its name is left."""
         self._opened_link()
-        self._ask("DEL", *self._keys(name))
+        self._ask("DEL", *self._names.lists(name))
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         deadline = None if timeout is None else monotonic() + timeout
-        sources: list[_Topics | _List] = [*self._lists]
-        if self._topics is not None:
-            sources.append(self._topics)
+        with self._spent_if_lost():
+            self._collect(deadline)
+        return self._deliver()
+
+    def _collect(self, deadline: float | None) -> None:
+        """Wait until there is something to deliver."""
+        if self._left_over:
+            self._opened_tasks()
+        sources = self._sources()
         if not sources:
             raise ConnectionLost("nothing to drain: subscribe to a queue first")
+        if self._waiting and self._tasks is not None:
+            self._tasks.prepare()  # what is settled is written, whatever else there is to do
+            self._waiting.extend(self._tasks.arrived())
+        self._wakeup = wakeup = self._wakeup or Wakeup()
         # An exception out of a callback leaves the messages after it waiting.
         while not self._waiting:
             wait = min(source.prepare() for source in sources)
+            if self._tasks is not None and (arrived := self._tasks.arrived()):
+                self._waiting.extend(arrived)
+                wait = 0.0
+            if is_woken := self._is_woken:
+                self._is_woken, wait = False, 0.0
+                wakeup.clear()
             if deadline is not None:
                 wait = min(wait, max(0.0, deadline - monotonic()))
-            ready = wait_for([source.link for source in sources], wait)
+            files: list[RedisLink | Wakeup] = [wakeup, *(source.link for source in sources)]
+            ready = wait_for(files, wait)
             for source in sources:
                 if source.link in ready:
                     self._waiting.extend(source.receive(source.link.take()))
-            if deadline is not None and monotonic() >= deadline:
+            if is_woken or (deadline is not None and monotonic() >= deadline):
                 break
-        return self._deliver()
+
+    def _sources(self) -> list[_Topics | _List | RedisTasks]:
+        sources: list[_Topics | _List | RedisTasks] = [*self._lists]
+        if self._topics is not None:
+            sources.append(self._topics)
+        if self._tasks is not None:
+            sources.append(self._tasks)
+        return sources
 
     def close(self) -> None:
-        """End the link; closing twice is fine, and no error comes out of it."""
+        """End the link and give back what it holds; closing twice is fine, and no error comes out of it."""
+        self._end_tasks()
         with suppress(NetworkError):
             self.unconfirmed(timeout=1.0)
             for queue in self._own:
-                self._ask("SREM", self._binding_key(queue.exchange), _binding(queue))
+                self._ask("SREM", self._names.bindings(queue.exchange), self._names.binding(queue))
                 self.delete_queue(queue.name)
         self._own.clear()
-        topics = [self._topics.link] if self._topics is not None else []
-        for link in (self._asking, *topics, *(source.link for source in self._lists)):
-            if link is not None:
-                link.close()
+        for link in self._links():
+            link.close()
         self._asking, self._topics, self._lists = None, None, []
         self._waiting.clear()
+        if self._wakeup is not None:
+            self._wakeup.close()
+        self._wakeup = None
         if self._channel is not None:
             self._channel.close()
         self._channel = None
         super().close()
 
-    # -- names, as kombu has them
-
-    def _topic_names(self, exchange: Exchange, routing_key: str) -> list[str]:
-        channel = self._channel
-        name = exchange.name
-        if routing_key and channel.fanout_patterns:
-            name = f"{name}/{routing_key}"
-        prefixes = [channel.keyprefix_fanout]
-        # Celery: through Sentinel, kombu before 5.4 left the placeholder in its prefix as it was.
-        if getattr(channel, "sentinel_fanout_compat", False) and channel.fanout_prefix is True:
-            prefixes.append("/{db}.")
-        return [f"{channel.global_keyprefix}{prefix}{name}" for prefix in prefixes]
-
-    def _key(self, name: str) -> str:
-        return f"{self._channel.global_keyprefix}{name}"
-
-    def _keys(self, queue: str) -> list[str]:
-        return [self._key(queue) + priority for priority in _PRIORITIES]
-
-    def _binding_key(self, exchange: Exchange) -> str:
-        return self._key(f"_kombu.binding.{exchange.name}")
+    # -- links
 
     def _queues_of(self, exchange: Exchange, routing_key: str) -> list[str]:
         """Return the queues that an exchange other than a fan-out leads to."""
         if not exchange.name:  # the default exchange: every queue is bound by its own name
             return [routing_key]
         queues = []
-        for member in self._ask("SMEMBERS", self._binding_key(exchange)):
-            parts = member.decode("utf-8", "replace").split(_SEPARATOR)
-            if len(parts) != 3:  # anyone may write there
+        for member in self._ask("SMEMBERS", self._names.bindings(exchange)):
+            if (bound := self._names.bound(member)) is None:
                 continue
-            key, pattern, queue = parts
+            key, pattern, queue = bound
             is_topic = exchange.type == "topic"
             if topic_leads_to(pattern or key, routing_key) if is_topic else key == routing_key:
                 queues.append(queue)
         return queues
 
-    # -- links
-
     def _opened_link(self) -> RedisLink:
         if self._asking is None:
             with self._translated():
                 self._channel, self._asking = self._dial()
+            try:
+                self._names = RedisNames(self._channel)
+            except (TypeError, ValueError):
+                raise self._unusable() from None
         return self._asking
+
+    def _links(self) -> list[RedisLink]:
+        asking = [] if self._asking is None else [self._asking]
+        return [*asking, *(source.link for source in self._sources())]
 
     def _new_link(self) -> RedisLink:
         return self._link(self._channel)
 
     def _ask(self, *command: str | bytes) -> Any:
         link = self._opened_link()
-        if self.unconfirmed(timeout=_PATIENCE):
-            raise ConnectionLost(f"lost the broker at {self.address}: it confirms nothing")
-        return link.ask(*command)
-
-
-def _binding(queue: Queue) -> str:
-    # Celery: key, pattern (only for topics), queue.
-    pattern = queue.routing_key if queue.exchange.type == "topic" else ""
-    return _SEPARATOR.join((queue.routing_key, pattern, queue.name))
-
-
-def _opened(data: bytes, *, max_bytes: int = MAX_ENVELOPE_BYTES) -> Message:
-    try:
-        return unwrap(data, max_bytes=max_bytes)
-    except PeerError as error:
-        return Message(data, fault=str(error), correlation_id=correlation_of(data))
+        with self._spent_if_lost():
+            if self.unconfirmed(timeout=_PATIENCE):
+                raise ConnectionLost(f"lost the broker at {self.address}: it confirms nothing")
+            return link.ask(*command)

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured
-from celeriac.transport.kombu import KombuConnection, Peer
+from celeriac.transport.kombu_link import KombuLink, Peer
 from celeriac.transport.redis_link import RedisLink
 
 __all__ = ["RedisDialer", "StoreDialer", "batched"]
@@ -34,7 +34,7 @@ _LIFTED: Final = frozenset(
 )
 
 
-class RedisDialer(KombuConnection):
+class RedisDialer(KombuLink):
     """Makes links to a Redis server, or to the master that a Sentinel names.
 
     Where the settings name several servers, the first that can be reached is used. Of kombu

@@ -9,7 +9,7 @@ import hiredis
 from redis.exceptions import RedisError
 
 from celeriac.errors import AccessRefused, ConnectionLost
-from celeriac.transport.kombu import translated
+from celeriac.transport.kombu_link import translated
 from celeriac.transport.readiness import File, wait_readable
 
 __all__ = ["Command", "RedisLink", "wait_for"]
@@ -37,6 +37,8 @@ class RedisLink:
     def __init__(self, pool: Any, address: str, peer: str = "broker") -> None:
         self.address = address
         self.peer = peer
+        #: Whether somebody was told that it is.
+        self.is_lost = False
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         try:
             # redis-py signs in, selects the database and sets up TLS; then the socket is ours.
@@ -49,6 +51,8 @@ class RedisLink:
         self._socket.settimeout(_PATIENCE)
         self._heard_at = monotonic()
         self._asked_at: float | None = None
+        #: Whether to be refused is an answer like others.
+        self._may_be_refused = False
 
     def fileno(self) -> int:
         """Return the socket's number, for who waits on several."""
@@ -57,6 +61,10 @@ class RedisLink:
     def send(self, *command: str | bytes | int) -> None:
         """Write one command, without waiting for its answer."""
         self._write(_pack(command))
+
+    def send_all(self, commands: Sequence[Command]) -> None:
+        """Write commands in one go, without waiting for their answers."""
+        self._write(b"".join([_pack(command) for command in commands]))
 
     def read(self, timeout: float = 0.0) -> list[Any]:
         """Take what the socket has, waiting up to ``timeout`` seconds; return the answers in it."""
@@ -67,6 +75,7 @@ class RedisLink:
         try:
             data = self._socket.recv(most)
         except OSError as error:
+            self.is_lost = True
             raise translated(error, self.address, self.peer) from error
         if not data:
             raise self._lost("it closed the link")
@@ -77,12 +86,21 @@ class RedisLink:
         """Write one command and return its answer; nothing else may be on its way."""
         return self.exchange([command], timeout=_PATIENCE)[0]
 
+    def attempt(self, *command: str | bytes | int) -> str:
+        """Write one command that may be refused, and return why it was; empty if it was not."""
+        self._may_be_refused = True
+        try:
+            answer = self.ask(*command)
+        finally:
+            self._may_be_refused = False
+        return str(answer) if isinstance(answer, hiredis.ReplyError) else ""
+
     def exchange(self, commands: Sequence[Command], *, timeout: float) -> list[Any]:
         """Write commands in one go and return their answers; nothing else may be on its way."""
         deadline = monotonic() + timeout
         # At no time at all a socket would not wait, and say so in another way.
         self._socket.settimeout(max(timeout, 0.001))
-        self._write(b"".join([_pack(command) for command in commands]))
+        self.send_all(commands)
         answers: list[Any] = []
         while len(answers) < len(commands):
             left = deadline - monotonic()
@@ -123,6 +141,7 @@ class RedisLink:
         try:
             self._socket.sendall(data)
         except OSError as error:
+            self.is_lost = True
             raise translated(error, self.address, self.peer) from error
 
     def _parse(self, data: bytes) -> list[Any]:
@@ -130,7 +149,7 @@ class RedisLink:
         answers = []
         try:
             while (answer := self._reader.gets()) is not _NOTHING:
-                if isinstance(answer, hiredis.ReplyError):
+                if isinstance(answer, hiredis.ReplyError) and not self._may_be_refused:
                     self._refuse(str(answer))
                 answers.append(answer)
         except hiredis.ProtocolError as error:
@@ -144,6 +163,7 @@ class RedisLink:
         raise self._lost(text)
 
     def _lost(self, text: str) -> ConnectionLost:
+        self.is_lost = True
         return ConnectionLost(f"lost the {self.peer} at {self.address}: {text}")
 
 

@@ -9,11 +9,11 @@ from typing import Final, Self
 from celeriac.config import Settings
 from celeriac.errors import ConnectionLost, NetworkError, PeerError
 from celeriac.model.message import Exchange, Message, Queue
-from celeriac.model.result import ResultMeta
+from celeriac.model.result import ResultMeta, StoredResult
 from celeriac.transport.base import Connection
 from celeriac.transport.result_link import Arrived, News
 from celeriac.wire.envelope import body_of
-from celeriac.wire.result import decode, encode
+from celeriac.wire.result import decode, encode_many
 
 __all__ = ["RpcResultLink", "RpcResultSender"]
 
@@ -152,22 +152,45 @@ class RpcResultSender:
         Raises ConnectionLost if it does not confirm that within ``timeout`` seconds; the result may
         have arrived all the same. If nobody has such a queue any more it goes nowhere.
         """
-        body = encode(meta)
+        self.send_many(
+            [StoredResult(meta, reply_to, correlation_id)], is_persistent=is_persistent, timeout=timeout
+        )
+
+    def send_many(self, results: Sequence[StoredResult], *, is_persistent: bool, timeout: float) -> None:
+        """Send results to their queues as :meth:`send` does, and wait for the broker once.
+
+        One that cannot be spelled keeps no other from being sent: CallerError is raised after that.
+        """
+        documents, unspellable = encode_many(result.meta for result in results)
         deadline = monotonic() + timeout
 
         def publish(link: Connection) -> None:
-            link.publish(
-                _DEFAULT,
-                body,
-                routing_key=reply_to,
-                is_persistent=is_persistent,
-                correlation_id=correlation_id,
-            )
+            for (meta, reply_to, correlation_id), body in zip(results, documents, strict=True):
+                if body is not None:
+                    link.publish(
+                        _DEFAULT,
+                        body,
+                        routing_key=reply_to,
+                        is_persistent=is_persistent,
+                        correlation_id=correlation_id or meta.task_id,
+                    )
             if link.unconfirmed(max(0.0, deadline - monotonic())):
                 raise ConnectionLost(
                     f"the broker at {link.address} did not confirm a result in {timeout:.3g} s"
                 )
 
+        if any(document is not None for document in documents):
+            self._publish(publish, deadline)
+        if unspellable is not None:
+            raise unspellable
+
+    def close(self) -> None:
+        """End the links; those in use end with their sends. Closing twice is fine."""
+        self._is_closed = True
+        while (link := self._taken()) is not None:
+            link.close()
+
+    def _publish(self, publish: Callable[[Connection], None], deadline: float) -> None:
         idle = self._taken()
         if idle is not None:
             try:
@@ -177,12 +200,6 @@ class RpcResultSender:
                 if monotonic() >= deadline:
                     raise
         return self._use(self._connection.clone(), publish)
-
-    def close(self) -> None:
-        """End the links; those in use end with their sends. Closing twice is fine."""
-        self._is_closed = True
-        while (link := self._taken()) is not None:
-            link.close()
 
     def _use(self, link: Connection, publish: Callable[[Connection], None]) -> None:
         try:

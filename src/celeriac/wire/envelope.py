@@ -17,7 +17,7 @@ from celeriac.config import KIB, MIB
 from celeriac.errors import PeerError
 from celeriac.model.message import Message
 
-__all__ = ["MAX_ENVELOPE_BYTES", "body_of", "correlation_of", "envelope_bytes", "unwrap", "wrap"]
+__all__ = ["MAX_ENVELOPE_BYTES", "body_of", "correlation_of", "envelope_bytes", "opened", "unwrap", "wrap"]
 
 #: A body of the largest size, spelled in base 64, and room for headers.
 MAX_ENVELOPE_BYTES: Final = 8 * MIB
@@ -25,10 +25,14 @@ MAX_ENVELOPE_BYTES: Final = 8 * MIB
 MAX_BODY_BYTES: Final = 4 * MIB
 #: What an envelope holds beside its body.
 _MAX_REST_BYTES: Final = 64 * KIB
+#: AMQP has one byte for it.
+_MAX_PRIORITY: Final = 255
 
 
 class _DeliveryInfo(Struct, gc=False):
     routing_key: str = ""
+    exchange: Any = None
+    redelivered: Any = None
 
 
 class _Properties(Struct, gc=False):
@@ -37,6 +41,7 @@ class _Properties(Struct, gc=False):
     # Whatever a peer puts there: of no use if it is no text, but no reason to refuse the rest.
     correlation_id: Any = None
     reply_to: Any = None
+    priority: Any = None
 
 
 class _Wrapped(Struct, rename="kebab", gc=False):
@@ -88,7 +93,19 @@ def unwrap(data: bytes, *, max_bytes: int = MAX_ENVELOPE_BYTES) -> Message:
         "",
         _text(properties.correlation_id),
         _text(properties.reply_to),
+        "" if info is None else _text(info.exchange),
+        _priority(properties.priority),
+        # Celery: kombu writes both when it puts a message back.
+        (info is not None and info.redelivered is True) or envelope.headers.get("redelivered") is True,
     )
+
+
+def opened(data: bytes, *, max_bytes: int = MAX_ENVELOPE_BYTES) -> Message:
+    """Read one envelope; what is none becomes a message that tells why."""
+    try:
+        return unwrap(data, max_bytes=max_bytes)
+    except PeerError as error:
+        return Message(data, fault=str(error), correlation_id=correlation_of(data))
 
 
 def correlation_of(data: bytes) -> str:
@@ -101,6 +118,10 @@ def correlation_of(data: bytes) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _priority(value: object) -> int:
+    return value if type(value) is int and 0 <= value <= _MAX_PRIORITY else 0
 
 
 def _unwrap_text(data: bytes) -> tuple[_Text, bytes]:
@@ -124,21 +145,23 @@ def wrap(
     is_persistent: bool = False,
     correlation_id: str = "",
     reply_to: str = "",
+    priority: int = 0,
+    content_type: str = "application/json",
 ) -> bytes:
-    """Return a JSON body in its envelope."""
+    """Return a body in its envelope: JSON, unless it is said to be something else."""
     # Celery: without these two, kombu writes neither.
     replies = {"correlation_id": correlation_id, "reply_to": reply_to}
     return msgspec.json.encode(
         {
             "body": b2a_base64(body, newline=False).decode("ascii"),
-            "content-encoding": "utf-8",
-            "content-type": "application/json",
+            "content-encoding": "utf-8" if content_type == "application/json" else "binary",
+            "content-type": content_type,
             "headers": headers,
             "properties": {
                 **{name: value for name, value in replies.items() if value},
                 "delivery_mode": 2 if is_persistent else 1,
                 "delivery_info": {"exchange": exchange, "routing_key": routing_key},
-                "priority": 0,
+                "priority": priority,
                 "body_encoding": "base64",
                 "delivery_tag": delivery_tag,
             },

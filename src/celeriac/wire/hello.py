@@ -1,4 +1,4 @@
-"""The revoked ids that nodes tell each other when they meet."""
+"""What nodes tell each other when they meet: their clocks, and the ids of revoked tasks."""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -6,12 +6,29 @@ from typing import TypeGuard
 
 from celeriac.config import Limits
 from celeriac.model.events import MAX_ID_CHARS
-from celeriac.wire.text import is_clean_text
+from celeriac.model.greeting import BadGreeting, Greeting
+from celeriac.wire.text import clean_text, is_clean_text
 
-__all__ = ["MAX_REVOKED", "decode_revoked", "encode_revoked"]
+__all__ = ["MAX_REVOKED", "decode_greeting", "decode_revoked", "encode_revoked"]
 
 #: As many as a stock worker holds, so as many as an honest one can send.
 MAX_REVOKED = 50_000
+#: What is told of an answer that cannot be read.
+_REASON = Limits(text_chars=200)
+
+
+def decode_greeting(node: str, value: object) -> Greeting | BadGreeting:
+    """Read what a node answered to ``hello``; never raises."""
+    match value:
+        case {"clock": clock, **others}:
+            return Greeting(node, clock, decode_revoked(others.get("revoked")))
+        case {"error": error}:
+            text = clean_text(error, _REASON) if isinstance(error, str) else type(error).__name__
+            return BadGreeting(node, f"it failed: {text}")
+        case Mapping():
+            return BadGreeting(node, "it told no clock")
+        case _:
+            return BadGreeting(node, f"it answered with {type(value).__name__}, not with a table")
 
 
 def decode_revoked(revoked: object) -> list[str]:

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -14,14 +14,15 @@ from msgspec import DecodeError, Meta, Raw, Struct, ValidationError
 
 from celeriac.config import MIB
 from celeriac.errors import CallerError, ImproperlyConfigured, PeerError
-from celeriac.model.result import Failure, ResultMeta
+from celeriac.model.result import Failure, Json, ResultMeta
 from celeriac.model.states import EXCEPTION_STATES, FAILURE
 from celeriac.wire.compression import is_packed, pack, unpack
+from celeriac.wire.result_splice import splice
 from celeriac.wire.result_tree import read_trees, spell_tree
 from celeriac.wire.text import CUT_MARK
 from celeriac.wire.value import is_plain, mend_text, revive, spell
 
-__all__ = ["decode", "encode", "failure_of", "key_prefix", "task_id_of", "task_key"]
+__all__ = ["decode", "encode", "encode_many", "failure_of", "key_prefix", "task_id_of", "task_key"]
 
 # -- keys
 
@@ -256,25 +257,63 @@ def encode(meta: ResultMeta, *, compression: str | None = None) -> bytes:
     """Return the document of a result, as Celery writes and reads it.
 
     Tuples become lists, as in any JSON; see :func:`celeriac.wire.value.spell` for numbers and
-    keys. Raises CallerError for what cannot be stored, with the task and the fix.
+    keys. A result that is :class:`~celeriac.model.result.Json` is written as it is, and not looked at.
+    Raises CallerError for what cannot be stored, with the task and the fix.
     """
     try:
-        document = spell(_spelled(meta))
-        if not is_plain(document):  # perhaps too deep for whoever reads it
-            fault = decode(document, task_id=None, max_bytes=len(document)).fault
-            if fault:
-                raise CallerError(fault)  # noqa: TRY301 - told as the others are
+        _check(meta)
+        document = _spliced(meta, meta.result.text) if isinstance(meta.result, Json) else _spelled(meta)
     except CallerError as error:
         raise CallerError(f"the result of task {meta.task_id} cannot be stored: {error}") from None
     return document if compression is None else pack(document, compression)
 
 
-def _spelled(meta: ResultMeta) -> dict[str, object]:
+def encode_many(
+    metas: Iterable[ResultMeta], *, compression: str | None = None
+) -> tuple[list[bytes | None], CallerError | None]:
+    """Return the documents of results, None for each that has none, and the first reason if there is one."""
+    documents: list[bytes | None] = []
+    unspellable: CallerError | None = None
+    for meta in metas:
+        try:
+            documents.append(encode(meta, compression=compression))
+        except CallerError as error:
+            documents.append(None)
+            unspellable = unspellable or error
+    return documents, unspellable
+
+
+def _check(meta: ResultMeta) -> None:
     if meta.fault or not meta.task_id or not 0 < len(meta.status) <= _MAX_STATUS_CHARS:
         raise CallerError(f"it needs a task id, and a status of 1 to {_MAX_STATUS_CHARS} characters")
+
+
+def _spliced(meta: ResultMeta, result: bytes) -> bytes:
+    """Return a document around a result that is spelled already."""
+    if meta.traceback is not None and len(meta.traceback) > _MAX_TRACEBACK_CHARS:
+        meta = meta._replace(traceback=_cut(meta.traceback))
+    try:
+        return splice(meta, result)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        # Such as halves of surrogate pairs, which bytes that are no UTF-8 leave in a traceback. Python's
+        # JSON can spell them, or says what is wrong.
+        status, rest = spell(meta.status), spell(_rest(meta))
+        return b'{"status": %b, "result": %b, %b' % (status, result, rest[1:])
+
+
+def _spelled(meta: ResultMeta) -> bytes:
+    result = _spell_result(meta.result, meta.status)
+    document = spell({"status": meta.status, "result": result, **_rest(meta)})
+    if not is_plain(document):  # perhaps too deep for whoever reads it
+        fault = decode(document, task_id=None, max_bytes=len(document)).fault
+        if fault:
+            raise CallerError(fault)
+    return document
+
+
+def _rest(meta: ResultMeta) -> dict[str, object]:
+    """Return all fields but the status and the result."""
     fields: dict[str, object] = {
-        "status": meta.status,
-        "result": _spell_result(meta.result, meta.status),
         "traceback": None if meta.traceback is None else _cut(meta.traceback),
         "children": [spell_tree(tree) for tree in meta.children],
         "date_done": meta.date_done,

@@ -167,3 +167,66 @@ def test_by_default_it_holds_what_a_stock_worker_holds() -> None:
     limits = revoked.max_size, revoked.max_age
 
     assert limits == (REVOKED_MAX_SIZE, REVOKED_MAX_AGE) == (50_000, 10_800.0)
+
+
+# -- from one run to the next
+
+
+def test_ages_are_told_oldest_first() -> None:
+    revoked = revoked_at(0.0, 10.0)
+
+    ages = revoked.ages(now=15.0)
+
+    assert ages == [("0", 15.0), ("1", 5.0)]
+
+
+def test_what_is_too_old_is_not_told() -> None:
+    revoked = revoked_at(0.0, 10.0, max_age=60.0)
+
+    ages = revoked.ages(now=60.0)
+
+    assert ages == [("1", 50.0)]
+
+
+def test_what_is_restored_goes_on_growing_old() -> None:
+    revoked = RevokedSet(max_age=60.0)
+
+    revoked.restore([("a", 50.0), ("b", 5.0)], now=1000.0)
+
+    assert list(revoked) == ["a", "b"]
+    revoked.purge(now=1010.0)
+    assert list(revoked) == ["b"]
+
+
+def test_what_is_restored_too_old_is_left_out() -> None:
+    revoked = RevokedSet(max_age=60.0)
+
+    revoked.restore([("a", 60.0), ("b", 59.0)], now=0.0)
+
+    assert list(revoked) == ["b"]
+
+
+def test_what_is_restored_beside_others_takes_its_place_by_age() -> None:
+    revoked = revoked_at(0.0, 20.0, max_age=60.0)
+
+    revoked.restore([("a", 15.0)], now=25.0)
+
+    assert list(revoked) == ["0", "a", "1"]
+    revoked.purge(now=70.0)
+    assert list(revoked) == ["1"]
+
+
+def test_of_two_ages_the_lesser_counts() -> None:
+    revoked = revoked_at(100.0, 100.0, max_age=60.0)
+
+    revoked.restore([("0", 50.0), ("1", -5.0)], now=110.0)
+
+    assert revoked.ages(now=110.0) == [("0", 10.0), ("1", 0.0)]
+
+
+def test_what_is_told_and_restored_is_the_same() -> None:
+    revoked, again = revoked_at(0.0, 10.0), RevokedSet()
+
+    again.restore(revoked.ages(now=20.0), now=500.0)
+
+    assert again.ages(now=500.0) == revoked.ages(now=20.0)

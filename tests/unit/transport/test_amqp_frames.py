@@ -1,10 +1,18 @@
 """How a message is described at RabbitMQ: as py-amqp spells it, and cut where messages begin to differ."""
 
+import pytest
 from amqp.basic_message import Message as AmqpMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celeriac.transport.amqp_frames import cut_properties, spell_properties
+from celeriac.errors import CallerError
+from celeriac.transport.amqp_frames import (
+    Properties,
+    cut_properties,
+    read_properties,
+    spell_properties,
+    spell_publish,
+)
 
 #: What stands before the properties when py-amqp reads them: class, weight and the size of the body.
 BEFORE = b"\0<\0\0\0\0\0\0\0\0\0\0"
@@ -102,3 +110,71 @@ def test_any_bytes_are_taken(described: bytes) -> None:
 
     assert isinstance(first, bytes)
     assert isinstance(correlation_id + reply_to, str)
+
+
+@given(PROPERTIES)
+def test_properties_are_read_as_py_amqp_reads_them(properties: dict[str, object]) -> None:
+    described = spelled(**properties)
+
+    assert read_properties(described) == Properties(
+        str(properties.get("content_type")),
+        str(properties.get("content_encoding")),
+        properties.get("application_headers", {}),  # type: ignore[arg-type]
+        properties.get("priority", 0),  # type: ignore[arg-type]
+        properties.get("correlation_id", ""),  # type: ignore[arg-type]
+        properties.get("reply_to", ""),  # type: ignore[arg-type]
+    )
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_properties_or_are_refused(described: bytes) -> None:
+    try:
+        properties = read_properties(described)
+    except ValueError:
+        return
+
+    assert isinstance(properties, Properties)
+
+
+@given(PROPERTIES, st.data())
+def test_properties_that_are_cut_short_are_refused_or_read_as_far_as_they_go(
+    properties: dict[str, object], data: st.DataObject
+) -> None:
+    described = spelled(**properties)
+    whole = read_properties(described)
+
+    try:
+        part = read_properties(described[: data.draw(st.integers(0, len(described)))])
+    except ValueError:
+        return
+
+    assert part == whole
+
+
+def test_priority_and_expiration_are_spelled_where_py_amqp_finds_them() -> None:
+    described = spell_properties(
+        {}, is_persistent=True, correlation_id="a", reply_to="b", priority=9, expiration="1500"
+    )
+
+    found = read(described)
+
+    assert (found["priority"], found["expiration"]) == (9, "1500")
+    assert (found["correlation_id"], found["reply_to"]) == ("a", "b")
+
+
+@pytest.mark.parametrize("priority", [-1, 256])
+def test_a_priority_that_is_none_is_refused(priority: int) -> None:
+    with pytest.raises(CallerError, match="use 0 to 255"):
+        spell_properties({}, is_persistent=True, priority=priority)
+
+
+def test_an_id_that_is_too_long_is_refused() -> None:
+    with pytest.raises(CallerError, match="shorten it to 255 bytes"):
+        spell_properties({}, is_persistent=True, correlation_id="x" * 256)
+
+
+def test_headers_that_no_frame_can_hold_are_refused() -> None:
+    properties = spell_properties({"long": "x" * 5000}, is_persistent=True)
+
+    with pytest.raises(CallerError, match="the broker takes 4088: shorten them"):
+        spell_publish(b"", channel=1, exchange="", routing_key="", properties=properties, frame_bytes=4096)

@@ -53,7 +53,9 @@ def test_what_was_wrapped_is_what_is_unwrapped() -> None:
 
     message = unwrap(wrapped)
 
-    assert message == Message(BODY, headers={"hostname": "a@b"}, routing_key="task.sent")
+    assert message == Message(
+        BODY, headers={"hostname": "a@b"}, routing_key="task.sent", exchange="celeryev"
+    )
 
 
 def test_an_envelope_of_ours_has_the_parts_of_one_of_kombus() -> None:
@@ -96,7 +98,9 @@ def test_any_bytes_survive_the_envelope(body: bytes) -> None:
 def test_a_body_in_base_64_is_read() -> None:
     message = unwrap(json.dumps(envelope()).encode())
 
-    assert message == Message(BODY, headers={"hostname": "celery@web1"}, routing_key="worker.heartbeat")
+    assert message == Message(
+        BODY, headers={"hostname": "celery@web1"}, routing_key="worker.heartbeat", exchange="celeryev"
+    )
 
 
 def test_a_body_in_base_64_with_line_breaks_is_read() -> None:

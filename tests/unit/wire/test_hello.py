@@ -1,11 +1,12 @@
-"""The revoked ids of a hello: three shapes in, one out."""
+"""The answer to a hello: revoked ids in three shapes, one shape out, and what cannot be read told apart."""
 
 import json
 
 import pytest
 from msgspec import json as wire_json
 
-from celeriac.wire.hello import MAX_REVOKED, decode_revoked, encode_revoked
+from celeriac.model.greeting import BadGreeting, Greeting
+from celeriac.wire.hello import MAX_REVOKED, decode_greeting, decode_revoked, encode_revoked
 
 
 def test_a_list_of_ids_is_read_in_its_order() -> None:
@@ -122,3 +123,48 @@ def test_what_is_written_is_read_again() -> None:
     ids = decode_revoked(written)
 
     assert ids == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    "revoked", [["a", "b"], {"b": 2.0, "a": 1.0}, {"b": [2.0, "b"], "a": [1.0, "a"]}], ids=str
+)
+def test_an_answer_is_read_whatever_the_shape_of_its_ids(revoked: object) -> None:
+    answer = decode_greeting("w1@host", {"revoked": revoked, "clock": 99})
+
+    assert answer == Greeting("w1@host", 99, ["a", "b"])
+
+
+def test_an_answer_without_ids_has_a_clock_all_the_same() -> None:
+    answer = decode_greeting("w1@host", {"clock": 99})
+
+    assert answer == Greeting("w1@host", 99, [])
+
+
+def test_what_a_node_says_of_its_clock_is_left_to_those_who_judge_clocks() -> None:
+    answer = decode_greeting("w1@host", {"clock": "late", "revoked": ["a"]})
+
+    assert answer == Greeting("w1@host", "late", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "it answered with NoneType, not with a table"),
+        (["clock"], "it answered with list, not with a table"),
+        ({}, "it told no clock"),
+        ({"revoked": ["a"]}, "it told no clock"),
+        ({"error": "KeyError('x')"}, "it failed: KeyError('x')"),
+        ({"error": 7}, "it failed: int"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_says_why(value: object, reason: str) -> None:
+    answer = decode_greeting("w1@host", value)
+
+    assert answer == BadGreeting("w1@host", reason)
+
+
+def test_an_error_in_an_answer_is_told_in_brief() -> None:
+    answer = decode_greeting("w1@host", {"error": "x" * 100_000})
+
+    assert isinstance(answer, BadGreeting)
+    assert len(answer.reason) < 300

@@ -50,6 +50,8 @@ class Pool(Protocol):
     name: str
     #: How many tasks run at a time.
     size: int
+    #: Whether :meth:`submit` runs a job by itself, and returns when it has ended.
+    runs_in_place: bool
 
     def start(self, listener: Listener) -> None:
         """Make ready to run tasks."""

@@ -1,0 +1,45 @@
+"""The revoked tasks of a node, for several threads."""
+
+from collections.abc import Iterable, Iterator
+from threading import Lock
+
+from celeriac.core.revoked import REVOKED_MAX_AGE, REVOKED_MAX_SIZE, RevokedSet
+
+__all__ = ["SharedRevokedSet"]
+
+
+class SharedRevokedSet(RevokedSet):
+    """A :class:`RevokedSet` for any number of threads: who looks through it sees it as it was at one moment."""
+
+    def __init__(self, *, max_size: int = REVOKED_MAX_SIZE, max_age: float = REVOKED_MAX_AGE) -> None:
+        super().__init__(max_size=max_size, max_age=max_age)
+        self._mutex = Lock()
+
+    def __iter__(self) -> Iterator[str]:
+        with self._mutex:
+            return iter(list(super().__iter__()))
+
+    def add(self, task_id: str, *, now: float) -> None:
+        """Revoke a task; if it was revoked before, its age begins anew."""
+        with self._mutex:
+            super().add(task_id, now=now)
+
+    def merge(self, task_ids: Iterable[str], *, now: float) -> None:
+        """Take over what a peer revoked; an id that we hold keeps its age."""
+        with self._mutex:
+            super().merge(task_ids, now=now)
+
+    def ages(self, *, now: float) -> list[tuple[str, float]]:
+        """Return the ids, the oldest first, each with the seconds since it was revoked."""
+        with self._mutex:
+            return super().ages(now=now)
+
+    def restore(self, ages: Iterable[tuple[str, float]], *, now: float) -> None:
+        """Take back what :meth:`ages` returned in an earlier run."""
+        with self._mutex:
+            super().restore(ages, now=now)
+
+    def discard(self, task_id: str) -> None:
+        """Forget one id."""
+        with self._mutex:
+            super().discard(task_id)

@@ -1,0 +1,1 @@
+"""Disk: what outlives a process."""

@@ -1,0 +1,190 @@
+"""A link that kombu makes from the settings, and what can go wrong with it, in our own words."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from time import monotonic
+from types import TracebackType
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+import kombu
+from kombu.exceptions import KombuError
+
+from celeriac.config import Settings
+from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured, NetworkError
+from celeriac.masking import sanitize_url
+
+__all__ = ["KombuLink", "Peer", "error_text", "translated"]
+
+#: How often, within one heartbeat interval of the broker, a link that waits shows that it lives.
+_HEARTBEAT_RATE: Final = 4
+#: What a broker says to who may not, or asked for what cannot be: to try again is no use.
+_REFUSALS: Final = frozenset(
+    {
+        "AccessRefused",
+        "AuthenticationError",
+        "NoPermissionError",
+        "NotAllowed",
+        "PreconditionFailed",
+    }
+)
+
+
+class Peer(NamedTuple):
+    """What a link leads to, as messages and settings name it."""
+
+    name: str = "broker"
+    url: str = "broker_url"
+    options: str = "broker_transport_options"
+
+
+class KombuLink:
+    """Opened when it is used, lost once, and closed; what it is used for is up to its heirs."""
+
+    peer: ClassVar = Peer()
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._beat_at = 0.0
+        #: What ended the link. Nothing may use it any more: kombu would make another, with no subscriptions.
+        self._lost: ConnectionLost | None = None
+        try:
+            self._kombu = self._new_kombu()
+            transport = self._kombu.transport
+        except (KeyError, ImportError) as error:
+            raise ImproperlyConfigured(
+                f"{self.peer.url} {self.address!r} names a transport that is not here ({error}): "
+                "check its spelling, or install the library it needs"
+            ) from error
+        except ValueError:
+            # Without what was raised: that may quote a password.
+            raise ImproperlyConfigured(
+                f"{self.peer.url} {self.address!r} cannot be read: check its port, and spell what is special "
+                "in a password as %40 for @, %2F for / and so on"
+            ) from None
+        except TypeError:
+            raise self._unusable() from None
+        #: The family of the broker.
+        self.driver: str = transport.driver_type
+        #: The library that speaks to it.
+        self.library: str = transport.driver_name
+        #: Whether the broker asked us to publish nothing for now.
+        self.is_blocked = False
+        self._errors: tuple[type[Exception], ...] = (
+            *transport.connection_errors,
+            *transport.channel_errors,
+            KombuError,
+            OSError,
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it leads, for people: a URL without its password."""
+        return sanitize_url(self.settings.broker_url)
+
+    def open(self) -> None:
+        """Connect now; any other call does so by itself."""
+        try:
+            with self._translated():
+                # Each URL once, and no pause: when to try again is for who called us to say.
+                self._kombu.ensure_connection(
+                    max_retries=max(len(self._kombu.alt), 1) - 1,
+                    interval_start=0,
+                    interval_step=0,
+                    reraise_as_library_errors=False,
+                )
+        except (ValueError, TypeError):
+            raise self._unusable() from None
+
+    def close(self) -> None:
+        """End the link; closing twice is fine, and no error comes out of it."""
+        with suppress(*self._errors):
+            self._kombu.release()
+
+    def clone(self) -> Self:
+        """Return a new link to the same broker, not yet open."""
+        return type(self)(self.settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- what the quicker ways do otherwise
+
+    def _options(self) -> dict[str, object]:
+        """Return options of the transport, for what the settings leave open."""
+        return {}
+
+    def _tls(self) -> bool | Mapping[str, object]:
+        """Say whether to speak TLS, or with which options."""
+        return self.settings.broker_use_ssl
+
+    # -- shared
+
+    def _new_kombu(self, url: str | None = None) -> Any:
+        settings = self.settings
+        return kombu.Connection(
+            url or settings.broker_url,
+            ssl=self._tls(),
+            connect_timeout=settings.broker_connection_timeout,
+            heartbeat=settings.broker_heartbeat,
+            login_method=settings.broker_login_method,
+            # A copy, because kombu writes into it.
+            transport_options=self._options() | dict(settings.broker_transport_options),
+        )
+
+    def _unusable(self) -> ImproperlyConfigured:
+        # Without what was raised: that may quote a part of a password.
+        return ImproperlyConfigured(
+            f"{self.peer.name} {self.address} cannot be used: check its URL and {self.peer.options}, such as "
+            "a database that is no number, or Sentinel without master_name"
+        )
+
+    def _new_channel(self) -> Any:
+        self.open()
+        return self._kombu.channel()
+
+    def _show_life(self) -> float | None:
+        """Send a heartbeat if it is time, and return how long the next one can wait."""
+        if not self._kombu.supports_heartbeats or not self._kombu.get_heartbeat_interval():
+            return None
+        interval = float(self._kombu.get_heartbeat_interval()) / _HEARTBEAT_RATE
+        if monotonic() >= self._beat_at:
+            with self._translated():
+                self._kombu.heartbeat_check(rate=_HEARTBEAT_RATE)
+            self._beat_at = monotonic() + interval
+        return interval
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn what the broker's library raises into our own errors."""
+        if self._lost is not None:
+            raise ConnectionLost(str(self._lost))
+        try:
+            yield
+        except ConnectionLost as error:
+            self._lost = error
+            raise
+        except (NetworkError, CallerError):
+            raise
+        except self._errors as error:
+            ours = translated(error, self.address, self.peer.name)
+            if isinstance(ours, ConnectionLost):
+                self._lost = ours
+            raise ours from error
+
+
+def translated(error: Exception, address: str, peer: str = "broker") -> ConnectionLost | AccessRefused:
+    """Return what a broker's library raised as an error of our own."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & _REFUSALS:
+        return AccessRefused(f"the {peer} at {address} refused us: {error_text(error)}")
+    return ConnectionLost(f"lost the {peer} at {address}: {error_text(error)}")
+
+
+def error_text(error: Exception) -> str:
+    """Return what an error says, or at least its name."""
+    return str(error) or type(error).__name__

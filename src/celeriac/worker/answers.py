@@ -1,0 +1,156 @@
+"""What a worker answers when a command asks."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from celeriac.config import Settings
+from celeriac.model.message import Queue
+from celeriac.node.mailbox import Handler
+from celeriac.node.revoked import SharedRevokedSet
+from celeriac.worker.argument import ids_of
+from celeriac.worker.assignment import Assignment, Desk, Stage
+from celeriac.worker.pool.base import Pool
+from celeriac.worker.steps.tasks import TasksStep
+
+__all__ = ["OPEN_QUESTIONS", "Answers"]
+
+#: Whoever reaches the broker may ask these of a worker.
+OPEN_QUESTIONS: Final = frozenset(
+    {
+        *("active", "dump_active", "reserved", "dump_reserved", "scheduled", "dump_schedule"),
+        *("revoked", "dump_revoked", "registered", "dump_tasks", "active_queues", "query_task"),
+    }
+)
+
+
+class Answers:
+    """What can be asked of a worker: answered in the thread that reads the mailbox, and nothing changes."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        hostname: str,
+        desk: Desk,
+        revoked: SharedRevokedSet,
+        pool: Pool,
+        tasks: TasksStep,
+        registered: Mapping[str, object],
+    ) -> None:
+        self._settings = settings
+        self._hostname = hostname
+        self._desk = desk
+        self._revoked = revoked
+        self._pool = pool
+        self._tasks = tasks
+        self._registered = registered
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return what to call for each question, under all of its names."""
+        return {
+            "active": self.active,
+            "dump_active": self.active,
+            "reserved": self.reserved,
+            "dump_reserved": self.reserved,
+            "scheduled": self.scheduled,
+            "dump_schedule": self.scheduled,
+            "revoked": self.revoked,
+            "dump_revoked": self.revoked,
+            "registered": self.registered,
+            "dump_tasks": self.registered,
+            "active_queues": self.active_queues,
+            "query_task": self.query_task,
+            "conf": self.conf,
+            "dump_conf": self.conf,
+        }
+
+    def active(self, **_: object) -> list[dict[str, Any]]:
+        """Return the tasks that run."""
+        return [self._info(each) for each in self._desk.all(Stage.ACTIVE)]
+
+    def reserved(self, **_: object) -> list[dict[str, Any]]:
+        """Return the tasks that wait for their turn."""
+        return [self._info(each) for each in self._desk.all(Stage.RESERVED)]
+
+    def scheduled(self, **_: object) -> list[dict[str, Any]]:
+        """Return the tasks that wait for their moment."""
+        return [
+            {
+                "eta": _iso(each.request.eta),
+                "priority": 0 if each.delivery is None else each.delivery.message.priority,
+                "request": self._info(each),
+            }
+            for each in self._desk.all(Stage.SCHEDULED)
+        ]
+
+    def revoked(self, **_: object) -> list[str]:
+        """Return the ids of the tasks that were revoked."""
+        return list(self._revoked)
+
+    def registered(self, **_: object) -> list[str]:
+        """Return the names of the tasks that are known here."""
+        return sorted(self._registered)
+
+    def active_queues(self, **_: object) -> list[dict[str, Any]]:
+        """Return the queues that tasks come from."""
+        return [_queue_info(queue) for queue in list(self._tasks.queues.values())]
+
+    def query_task(self, ids: object = (), **_: object) -> dict[str, Any]:
+        """Return, of tasks that are in hand here, where they are."""
+        return {
+            each.request.id: [each.stage.value, self._info(each)]
+            for task_id in ids_of(ids)
+            for each in self._desk.find(task_id)
+        }
+
+    def conf(self, **_: object) -> dict[str, object]:
+        """Return the settings, with nothing secret in them."""
+        return self._settings.public()
+
+    def stats(self) -> dict[str, Any]:
+        """Return what ``stats`` tells beside what every node tells."""
+        return {
+            "total": dict(self._desk.begun),
+            "pool": self._pool.info(),
+            "prefetch_count": self._tasks.prefetch,
+        }
+
+    def _info(self, assignment: Assignment) -> dict[str, Any]:
+        request, delivery = assignment.request, assignment.delivery
+        message = None if delivery is None else delivery.message
+        return {
+            "id": request.id,
+            "name": request.task,
+            # Celery: the values themselves, secrets included. Here what the sender lets everybody see.
+            "args": request.argsrepr,
+            "kwargs": request.kwargsrepr,
+            "type": request.task,
+            "hostname": self._hostname,
+            "time_start": assignment.started_at,
+            "acknowledged": assignment.verdict is not None,
+            "delivery_info": {
+                "exchange": "" if message is None else message.exchange,
+                "routing_key": "" if message is None else message.routing_key,
+                "priority": 0 if message is None else message.priority,
+                "redelivered": message is not None and message.is_redelivered,
+            },
+            "worker_pid": assignment.pid or os.getpid(),
+        }
+
+
+def _queue_info(queue: Queue) -> dict[str, Any]:
+    exchange = queue.exchange
+    return {
+        "name": queue.name,
+        "exchange": {"name": exchange.name, "type": exchange.type, "durable": exchange.is_durable},
+        "routing_key": queue.routing_key,
+        "durable": queue.is_durable,
+        "exclusive": queue.is_exclusive,
+        "auto_delete": queue.is_auto_deleted,
+    }
+
+
+def _iso(moment: float | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat()

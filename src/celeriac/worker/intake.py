@@ -1,0 +1,283 @@
+"""Takes tasks in: decides which run, which wait and which end before they began."""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from math import inf
+from time import monotonic, time
+from typing import Any, Final
+
+from celeriac.config import Settings
+from celeriac.core.admission import Discard, Run, Wait, admit, time_limits
+from celeriac.core.rate import RateLimits, parse_rate
+from celeriac.core.schedule import Schedule
+from celeriac.errors import NotRegistered, PeerError, TaskRevoked
+from celeriac.model.message import Delivery
+from celeriac.model.outcome import Outcome
+from celeriac.model.states import FAILURE, REVOKED, STARTED
+from celeriac.model.task_request import TaskRequest
+from celeriac.node.revoked import SharedRevokedSet
+from celeriac.node.task import Task
+from celeriac.wire.failure import failure_json
+from celeriac.wire.task_request import decode
+from celeriac.wire.value import spell
+from celeriac.worker.assignment import Assignment, Desk, Stage, Verdict
+from celeriac.worker.finisher import Ended, Finisher
+from celeriac.worker.pool.base import Job, Pool
+from celeriac.worker.report import TaskReport
+from celeriac.worker.traits import Traits
+
+__all__ = ["Intake"]
+
+logger = logging.getLogger(__name__)
+
+#: Between two lines of log for one reason: a flood of bad messages is no flood of log.
+_LOG_INTERVAL: Final = 60.0
+
+
+class Intake:
+    """What stands between the queues and the pool.
+
+    It is for the thread that drains the queues, and the listener of the pool.
+
+    ``settle`` says what becomes of the message of a task, from any thread, and ``settle_now`` of one
+    that nothing is done for, from the thread that drains; ``write_settlements`` has the broker know.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        hostname: str,
+        tasks: Mapping[str, Task],
+        pool: Pool,
+        desk: Desk,
+        revoked: SharedRevokedSet,
+        finisher: Finisher,
+        report: TaskReport,
+        settle: Callable[[Assignment, Verdict], None],
+        settle_now: Callable[[Delivery, Verdict], None],
+        write_settlements: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._hostname = hostname
+        self._tasks = tasks
+        self._pool = pool
+        self._desk = desk
+        self._revoked = revoked
+        self._finisher = finisher
+        self._report = report
+        self._settle = settle
+        self._settle_now = settle_now
+        self._write_settlements = write_settlements
+        #: Tasks that wait for their moment.
+        self.schedule: Schedule[Assignment] = Schedule()
+        self._rates: RateLimits[Assignment] = RateLimits()
+        #: Tasks that can begin with the next turn; while what has ended cannot be stored, they wait.
+        self._ready: deque[Assignment] = deque()
+        #: Messages that could not be taken, by reason.
+        self.refused: Counter[str] = Counter()
+        self._logged_at: dict[str, float] = {}
+        self._traits = {name: Traits.of(task, settings) for name, task in tasks.items()}
+        self._unknown = Traits.of(None, settings)
+        for name, traits in self._traits.items():
+            self.set_rate(name, traits.rate_limit)
+
+    # -- what comes from a queue
+
+    def take(self, delivery: Delivery) -> None:
+        """Take one message of a queue of tasks."""
+        try:
+            request = decode(delivery.message, max_bytes=self._settings.task_max_bytes)
+        except PeerError as error:
+            self._refuse(delivery, str(error))
+            return
+        if delivery.message.is_redelivered and self._is_known(request, delivery):
+            return
+        traits = self._traits.get(request.task)
+        assignment = self._desk.add(request, traits or self._unknown, delivery)
+        decision = self._decide(request, is_registered=traits is not None)
+        if not isinstance(decision, Discard):
+            self._report.received(assignment)
+        self._follow(assignment, decision)
+
+    def _is_known(self, request: TaskRequest, delivery: Delivery) -> bool:
+        """Say whether a message came again that is in hand, or done: a link was lost in between."""
+        assignment = self._desk.find_attempt(request)
+        if assignment is not None and assignment.delivery is None:
+            assignment.delivery = delivery
+            # Begun, and to be acknowledged when it begins: that is now.
+            if assignment.stage is Stage.ACTIVE and not assignment.traits.acks_late:
+                self._settle(assignment, Verdict.ACCEPT)
+            return True
+        if assignment is None and self._desk.has_ended(request):
+            logger.info("Task %s[%s] came again, and is done", request.task, request.id)
+            self._settle_now(delivery, Verdict.ACCEPT)
+            return True
+        return False
+
+    def _refuse(self, delivery: Delivery, reason: str) -> None:
+        """Drop a message that is no task we could read; to put it back would bring it again for ever."""
+        self.refused[reason] += 1
+        now = monotonic()
+        if now - self._logged_at.get(reason, -inf) >= _LOG_INTERVAL:
+            self._logged_at[reason] = now
+            logger.error(
+                "Dropped a message from queue %r that is no task this worker can read (%s, %d so far); "
+                "its sender must use JSON, and stay within task_max_bytes",
+                delivery.queue,
+                reason,
+                self.refused[reason],
+            )
+        self._settle_now(delivery, Verdict.DROP)
+
+    def _decide(self, request: TaskRequest, *, is_registered: bool = True) -> Run | Wait | Discard:
+        is_revoked = request.id in self._revoked
+        return admit(request, is_registered=is_registered, is_revoked=is_revoked, now=time())
+
+    def _follow(self, assignment: Assignment, decision: Run | Wait | Discard) -> None:
+        match decision:
+            case Run():
+                self._enter(assignment)
+            case Wait(until):
+                assignment.stage = Stage.SCHEDULED
+                self.schedule.add(assignment.key, until, assignment)
+            case Discard("unregistered"):
+                error = NotRegistered(assignment.request.task)
+                outcome = Outcome(FAILURE, failure_json(error), repr(error), cause="unknown")
+                self._end(Ended(assignment, outcome))
+            case Discard(reason):
+                self.end_revoked(assignment, is_expired=reason == "expired")
+
+    def end_revoked(self, assignment: Assignment, *, is_expired: bool = False) -> None:
+        """End a task that has not begun: it was revoked, or came too late."""
+        why = TaskRevoked("expired" if is_expired else "revoked", task_id=assignment.request.id)
+        outcome = Outcome(REVOKED, failure_json(why), str(why))
+        self._end(Ended(assignment, outcome, is_expired=is_expired))
+
+    # -- from here to the pool
+
+    def begin_due(self) -> None:
+        """Begin what has waited long enough."""
+        for assignment in self.schedule.due(time()):
+            assignment.stage = Stage.RESERVED
+            self._follow(assignment, self._decide(assignment.request))
+        self._ready.extend(self._rates.due(monotonic()))
+        while self._ready and not self._finisher.is_behind:
+            self._submit(self._ready.popleft())
+
+    def next_due(self, most: float) -> float:
+        """Return after how many seconds something is due, ``most`` at the most."""
+        at = self.schedule.next_at
+        wait = most if at is None else at - time()
+        rate_at = self._rates.next_at(monotonic())
+        if rate_at is not None:
+            wait = min(wait, rate_at - monotonic())
+        return min(max(wait, 0.0), most)
+
+    def _enter(self, assignment: Assignment) -> None:
+        if self._rates.enter(assignment.request.task, assignment, now=monotonic()):
+            self._ready.append(assignment)
+
+    def _submit(self, assignment: Assignment) -> None:
+        # It may have been revoked while it waited.
+        if assignment.request.id in self._revoked:
+            self.end_revoked(assignment)
+            return
+        request, delivery = assignment.request, assignment.delivery
+        # As they are by now: the operator may have changed them while it waited.
+        traits = self._traits[request.task]
+        hard, soft = time_limits(request, task_hard=traits.time_limit, task_soft=traits.soft_time_limit)
+        message = None if delivery is None else delivery.message
+        if self._pool.runs_in_place and not traits.acks_late:
+            # Nobody comes back to the queues before it has ended.
+            self._settle(assignment, Verdict.ACCEPT)
+            self._write_settlements()
+        self._pool.submit(
+            Job(
+                assignment.key,
+                request,
+                self._hostname,
+                exchange="" if message is None else message.exchange,
+                routing_key="" if message is None else message.routing_key,
+                priority=0 if message is None else message.priority,
+                is_redelivered=message is not None and message.is_redelivered,
+                time_limit=hard,
+                soft_time_limit=soft,
+            )
+        )
+
+    def withdraw(self, assignment: Assignment) -> bool:
+        """Take back a task that has not begun; say whether that was so."""
+        if self.schedule.remove(assignment.key) is not None:
+            return True
+        if self._rates.remove(lambda each: each is assignment):
+            return True
+        if assignment in self._ready:
+            self._ready.remove(assignment)
+            return True
+        return self._pool.discard(assignment.key)
+
+    def flush(self) -> None:
+        """Send the events that are gathered."""
+        self._report.flush()
+
+    # -- what the operator changes
+
+    @staticmethod
+    def check_rate(rate: str | float | None) -> None:
+        """Raise CallerError for what is no rate."""
+        parse_rate(rate)
+
+    def set_rate(self, name: str, rate: str | float | None) -> None:
+        """Let tasks of a name begin so often; raises CallerError for what is no rate."""
+        self._rates.set(name, parse_rate(rate), now=monotonic())
+
+    def set_time_limits(self, name: str, *, hard: float | None, soft: float | None) -> None:
+        """Let tasks of a name that begin from now on run so long."""
+        self._traits[name] = self._traits[name]._replace(time_limit=hard, soft_time_limit=soft)
+
+    # -- the pool's listener
+
+    def started(self, key: int, *, pid: int, at: float) -> None:
+        """Take note that a task has begun."""
+        assignment = self._desk.get(key)
+        if assignment is None:
+            return
+        assignment.started_at, assignment.pid = at, pid
+        assignment.stage = Stage.ACTIVE
+        self._desk.begun[assignment.request.task] += 1
+        self._report.started(assignment)
+        if not assignment.traits.acks_late:
+            self._settle(assignment, Verdict.ACCEPT)
+        if assignment.traits.tracks_start:
+            where = spell({"pid": pid, "hostname": self._hostname})
+            self._finisher.put(Ended(assignment, Outcome(STARTED, where), goes_on=True))
+
+    def told(self, key: int, kind: str, fields: Mapping[str, Any]) -> None:
+        """Send an event of a task's own."""
+        assignment = self._desk.get(key)
+        if assignment is not None:
+            self._report.custom(assignment, kind, fields)
+
+    def progressed(self, key: int, state: str, result: bytes) -> None:
+        """Store a state of a task's own."""
+        assignment = self._desk.get(key)
+        if assignment is not None:
+            self._finisher.put(Ended(assignment, Outcome(state, result), goes_on=True))
+
+    def ended(self, key: int, outcome: Outcome) -> None:
+        """Take note of how a task ended."""
+        assignment = self._desk.get(key)
+        if assignment is None:
+            return
+        if outcome.cause == "terminated":
+            why = TaskRevoked("terminated", task_id=assignment.request.id)
+            outcome = outcome._replace(state=REVOKED, result=failure_json(why), text=str(why))
+        elif outcome.cause == "lost" and assignment.traits.acks_late:
+            outcome = outcome._replace(requeue=assignment.traits.requeues_lost)
+        self._end(Ended(assignment, outcome))
+
+    def _end(self, ended: Ended) -> None:
+        ended.assignment.stage = Stage.ENDED
+        self._finisher.put(ended)

@@ -1,0 +1,267 @@
+"""The step that takes tasks from their queues, and has their messages settled."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from random import random
+from threading import Event
+from time import monotonic
+from typing import ClassVar, Final
+
+from celeriac.config import Settings
+from celeriac.core.backoff import Backoff
+from celeriac.errors import ConnectionLost, NetworkError
+from celeriac.model.message import Delivery
+from celeriac.transport.base import Connection
+from celeriac.wire.names import task_queue
+from celeriac.worker.assignment import Assignment, Desk, Stage, Verdict
+from celeriac.worker.graph import Step
+from celeriac.worker.intake import Intake
+from celeriac.worker.pool.base import Pool
+
+__all__ = ["TasksStep"]
+
+logger = logging.getLogger(__name__)
+
+#: How long one turn lasts at the most: limits of time are looked at between turns.
+_TURN: Final = 0.25
+#: Settlements that may not have reached a broker that is lost: it gets them with each turn.
+_MAX_UNSURE: Final = 256
+
+
+class TasksStep(Step):
+    """Consumes from the queues of tasks over a link of its own, and is turned by one thread.
+
+    When the link is lost, what has not begun is let go, for the broker gives it out again; what runs
+    goes on, and its message is settled over the next link: as it is where the broker allows that, and
+    else when it comes again.
+    """
+
+    name: ClassVar = "tasks"
+    requires: ClassVar = ("pool", "finisher")
+    after: ClassVar = ("mingle", "gossip", "heart")
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        *,
+        settings: Settings,
+        queues: Iterable[str],
+        pool: Pool,
+        desk: Desk,
+    ) -> None:
+        self._connect = connect
+        self._settings = settings
+        #: The queues that are consumed from, by name.
+        self.queues = {name: task_queue(settings, name) for name in queues}
+        self._pool = pool
+        self._desk = desk
+        #: What is done with each message; given before the step starts.
+        self.intake: Intake
+        self._link: Connection | None = None
+        self._prefetch = 0
+        self._settlements: deque[tuple[Assignment, Verdict]] = deque()
+        #: The last that were settled: if the link is lost, the broker may not know.
+        self._settled: deque[tuple[Delivery, Verdict]] = deque(maxlen=_MAX_UNSURE)
+        self._calls: deque[Callable[[], object]] = deque()
+        self._woken = Event()
+        self._backoff = Backoff(base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random)
+        self._retry_at = 0.0
+        self._is_consuming = False
+
+    @property
+    def link(self) -> Connection | None:
+        """The link that tasks come over; None while there is none."""
+        return self._link
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the broker was told of everything that is to be settled."""
+        return not self._settlements
+
+    @property
+    def prefetch(self) -> int:
+        """How many tasks may be here and not settled."""
+        waiting = min(len(self.intake.schedule), self._settings.worker_eta_task_limit)
+        # What waits for its moment must not keep others from coming.
+        return self._pool.size * self._settings.worker_prefetch_multiplier + waiting
+
+    # -- for any thread
+
+    def settle(self, assignment: Assignment, verdict: Verdict) -> None:
+        """Say what becomes of a message."""
+        self._settlements.append((assignment, verdict))
+        self.wake()
+
+    def settle_many(self, settlements: Sequence[tuple[Assignment, Verdict]]) -> None:
+        """Say what becomes of some messages."""
+        self._settlements.extend(settlements)
+        self.wake()
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Have something done by the thread that turns this step, soon."""
+        self._calls.append(function)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let a turn that waits end soon."""
+        if not self._woken.is_set():
+            self._woken.set()
+            link = self._link
+            if link is not None:
+                link.wake()
+
+    # -- for the thread that turns it
+
+    def start(self) -> None:
+        """Consume from every queue."""
+        self._is_consuming = True
+        self._open()
+
+    def stop(self) -> None:
+        """Settle what can be settled, and give the rest back to the broker."""
+        self._is_consuming = False
+        if self._link is not None:
+            try:
+                self._settle_waiting(self._link)
+            except NetworkError as error:
+                logger.info("The last acknowledgements may not have arrived: %s", error)
+            link, self._link = self._link, None
+            link.close()
+
+    def stop_consuming(self) -> None:
+        """Take no more tasks, and begin none; those that run go on."""
+        if not self._is_consuming:
+            return
+        self._is_consuming = False
+        if self._link is not None:
+            try:
+                for name in self.queues:
+                    self._link.stop_consuming(name)
+            except NetworkError as error:
+                self._lose(error)
+        for assignment in self._desk.all(Stage.SCHEDULED, Stage.RESERVED):
+            if self.intake.withdraw(assignment):
+                self._desk.remove([assignment], remembers=False)
+                self.settle(assignment, Verdict.REQUEUE)
+
+    def turn(self) -> None:
+        """Do what there is to do, and wait a moment for more."""
+        self._woken.clear()
+        while self._calls:
+            self._calls.popleft()()
+        self._pool.tick(monotonic())
+        if self._link is None and monotonic() >= self._retry_at:
+            self._reopen()
+        if self._link is None:
+            self._woken.wait(min(_TURN, max(0.0, self._retry_at - monotonic())))
+        else:
+            self._drain(self._link)
+        if self._is_consuming:
+            self.intake.begin_due()
+        self.intake.flush()
+
+    def _drain(self, link: Connection) -> None:
+        try:
+            self._settle_waiting(link)
+            self._set_prefetch(link)
+            link.drain(0.0 if self._woken.is_set() else self.intake.next_due(_TURN))
+        except ConnectionLost as error:
+            self._lose(error)
+
+    def write_settlements(self) -> None:
+        """Let the broker know what became of messages, before something that takes long."""
+        if self._link is not None:
+            try:
+                self._settle_waiting(self._link)
+                self._link.drain(0.0)
+            except ConnectionLost as error:
+                self._lose(error)
+
+    def add_queue(self, name: str) -> None:
+        """Consume from another queue too."""
+        if name not in self.queues:
+            self.queues[name] = queue = task_queue(self._settings, name)
+            if self._link is not None:
+                self._link.consume(queue, self.intake.take, prefetch=self.prefetch)
+
+    def remove_queue(self, name: str) -> None:
+        """Consume from a queue no more."""
+        if self.queues.pop(name, None) is not None and self._link is not None:
+            self._link.stop_consuming(name)
+
+    def settle_now(self, delivery: Delivery, verdict: Verdict) -> None:
+        """Settle a message that no task is in hand for."""
+        if self._link is not None:
+            _settle(self._link, delivery, verdict)
+
+    # -- the link
+
+    def _open(self) -> None:
+        link = self._connect()
+        try:
+            link.open()
+            self._keep_all(link)
+            self._prefetch = self.prefetch
+            for queue in self.queues.values() if self._is_consuming else ():
+                link.consume(queue, self.intake.take, prefetch=self._prefetch)
+        except BaseException:
+            link.close()
+            raise
+        self._link = link
+        self._backoff.reset()
+
+    def _reopen(self) -> None:
+        try:
+            self._open()
+        except ConnectionLost as error:
+            self._retry_at = monotonic() + self._backoff.next()
+            logger.debug("The broker is still away: %s", error)
+        else:
+            logger.info("The broker is back: tasks come again from %s.", ", ".join(self.queues))
+
+    def _lose(self, error: NetworkError) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        logger.warning("Tasks wait for the broker: %s", error)
+        self._retry_at = monotonic() + self._backoff.next()
+
+    def _keep_all(self, link: Connection) -> None:
+        """Go on with the messages that came over a link that was lost."""
+        for delivery, verdict in self._settled:
+            if link.keep(delivery):
+                _settle(link, delivery, verdict)
+        for assignment in self._desk.all():
+            if assignment.verdict is None and assignment.delivery and link.keep(assignment.delivery):
+                continue
+            # If the broker does not know what became of it, it comes again.
+            assignment.delivery = assignment.verdict = None
+            # What has begun goes on. What has not is begun when it comes again.
+            has_begun = assignment.stage in (Stage.ACTIVE, Stage.ENDED)
+            if not has_begun and self.intake.withdraw(assignment):
+                self._desk.remove([assignment], remembers=False)
+
+    def _settle_waiting(self, link: Connection) -> None:
+        while self._settlements:
+            assignment, verdict = self._settlements[0]
+            delivery = assignment.delivery
+            if delivery is not None and assignment.verdict is None:
+                _settle(link, delivery, verdict)
+                assignment.verdict = verdict
+                self._settled.append((delivery, verdict))
+            # Only now: if the link is lost in between, it is settled over the next.
+            self._settlements.popleft()
+
+    def _set_prefetch(self, link: Connection) -> None:
+        prefetch = self.prefetch
+        if prefetch != self._prefetch:
+            self._prefetch = prefetch
+            link.set_prefetch(prefetch)
+
+
+def _settle(link: Connection, delivery: Delivery, verdict: Verdict) -> None:
+    if verdict is Verdict.ACCEPT:
+        link.accept(delivery)
+    else:
+        link.reject(delivery, requeue=verdict is Verdict.REQUEUE)

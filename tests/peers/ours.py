@@ -1,0 +1,111 @@
+"""The app that our own workers run in tests: the same tasks, by the same names, as the peers' app.
+
+Broker and result backend come from ``CELERIAC_BROKER_URL`` and ``CELERIAC_RESULT_BACKEND``.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from celeriac import Celeriac, Ignore, Reject
+
+app = Celeriac(task_send_sent_event=True, task_track_started=True)
+
+
+@app.task(name="peers.add")
+def add(x: float, y: float) -> float:
+    return x + y
+
+
+@app.task(name="peers.total")
+def total(numbers: list[float]) -> float:
+    return sum(numbers)
+
+
+@app.task(name="peers.fail")
+def fail(message: str = "planned") -> None:
+    raise ValueError(message)
+
+
+@app.task(name="peers.retry_then_succeed", bind=True, max_retries=2)
+def retry_then_succeed(self: Any) -> int:
+    """Is retried twice, at once, and then returns how often it was."""
+    if self.request.retries < 2:
+        raise self.retry(countdown=0)
+    retries: int = self.request.retries
+    return retries
+
+
+@app.task(name="peers.sleep_for")
+def sleep_for(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@app.task(name="peers.echo")
+def echo(value: Any, seconds: float = 0.0) -> Any:
+    time.sleep(seconds)
+    return value
+
+
+@app.task(name="peers.reject", acks_late=True)
+def reject() -> None:
+    raise Reject("planned", requeue=False)
+
+
+@app.task(name="peers.ignore")
+def ignore() -> None:
+    raise Ignore
+
+
+@app.task(name="peers.send_custom_event", bind=True)
+def send_custom_event(self: Any, steps: int = 3) -> int:
+    """Tells of each step with an event of a type of its own."""
+    for step in range(steps):
+        self.send_event("task-progress", step=step, steps=steps)
+    return steps
+
+
+@app.task(name="ours.note", acks_late=True)
+def note(file: str, text: str, seconds: float = 0.0) -> int:
+    """Write that it began and that it ended, to a file that outlives every process, and return its own."""
+    _write(file, f"begin {text}")
+    time.sleep(seconds)
+    _write(file, f"end {text}")
+    return os.getpid()
+
+
+@app.task(name="ours.note_early")
+def note_early(file: str, text: str, seconds: float = 0.0) -> int:
+    """Do the same, acknowledged when it begins."""
+    return int(note.run(file, text, seconds))
+
+
+@app.task(name="ours.spin")
+def spin() -> None:
+    """Never end."""
+    while True:
+        pass
+
+
+@app.task(name="ours.die", acks_late=True, reject_on_worker_lost=True)
+def die(file: str) -> str:
+    """Kill the process that runs it, the first time."""
+    if not Path(file).exists():
+        _write(file, "died")
+        os.kill(os.getpid(), 9)
+    return "alive"
+
+
+@app.task(name="ours.die_at_once")
+def die_at_once() -> None:
+    """Kill the process that runs it."""
+    os.kill(os.getpid(), 9)
+
+
+def _write(file: str, text: str) -> None:
+    # One write to a file that is only added to: lines of several processes are never mixed.
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, f"{text}\n".encode())
+    os.close(descriptor)

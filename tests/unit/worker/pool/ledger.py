@@ -1,0 +1,103 @@
+"""Who listens to a pool in tests, and the jobs that it is given."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from celeriac.config import Settings
+from celeriac.model.outcome import Outcome
+from celeriac.model.task_request import TaskRequest
+from celeriac.testing.process import wait_until
+from celeriac.worker.execute import Executor
+from celeriac.worker.pool.base import Job, Pool
+from celeriac.worker.pool.choose import make_pool
+from tests.unit.worker.pool.sample import app
+
+APP = "tests.unit.worker.pool.sample:app"
+#: Far more than needed, for a busy machine.
+PATIENCE = 60.0
+
+_keys = count(1)
+_mutex = Lock()
+
+
+def job(name: str, *args: Any, soft: float | None = None, hard: float | None = None, **fields: Any) -> Job:
+    """Return a job of the sample app, with a key of its own."""
+    with _mutex:
+        key = next(_keys)
+    body = json.dumps([args, {}, {}]).encode()
+    request = TaskRequest(f"id-{key}", name, body, **fields)
+    return Job(key, request, "w1@sample", time_limit=hard, soft_time_limit=soft)
+
+
+class Ledger:
+    """Writes down all that a pool tells, and drives the pool while somebody waits for that."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        #: What was told, in order: the key, what, and more of it.
+        self.entries: list[tuple[int, str, Any]] = []
+
+    # -- the listener
+
+    def started(self, key: int, *, pid: int, at: float) -> None:
+        self.entries.append((key, "started", (pid, at)))
+
+    def told(self, key: int, kind: str, fields: Mapping[str, Any]) -> None:
+        self.entries.append((key, "told", (kind, dict(fields))))
+
+    def progressed(self, key: int, state: str, result: bytes) -> None:
+        self.entries.append((key, "progressed", (state, result)))
+
+    def ended(self, key: int, outcome: Outcome) -> None:
+        self.entries.append((key, "ended", outcome))
+
+    # -- for tests
+
+    def submit(self, *jobs: Job) -> list[Job]:
+        for each in jobs:
+            self.pool.submit(each)
+        return list(jobs)
+
+    def of(self, given: Job) -> list[tuple[str, Any]]:
+        """Return what was told of a job."""
+        return [(what, content) for key, what, content in list(self.entries) if key == given.key]
+
+    def outcomes(self, *jobs: Job) -> list[Outcome]:
+        """Wait until jobs have ended, and return how."""
+        self.wait(lambda: all(any(what == "ended" for what, _ in self.of(each)) for each in jobs))
+        return [content for each in jobs for what, content in self.of(each) if what == "ended"]
+
+    def run(self, *jobs: Job) -> list[Outcome]:
+        return self.outcomes(*self.submit(*jobs))
+
+    def pid_of(self, given: Job) -> int:
+        """Wait until a job has begun, and return where."""
+        self.wait(lambda: bool(self.of(given)))
+        (pid, _) = self.of(given)[0][1]
+        return int(pid)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        def look() -> bool:
+            self.pool.tick(monotonic())
+            return condition()
+
+        assert wait_until(look, patience=PATIENCE), self.entries[-20:]
+
+
+@contextmanager
+def started(name: str, *, size: int, place: str = APP, **settings: Any) -> Iterator[Ledger]:
+    """Start a pool that runs the tasks of the sample app, and end it in the end."""
+    pool = make_pool(
+        name, runner=Executor(app.tasks, app.conf), app=place, size=size, settings=Settings(**settings)
+    )
+    ledger = Ledger(pool)
+    pool.start(ledger)
+    try:
+        yield ledger
+    finally:
+        pool.kill()
