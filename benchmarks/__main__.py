@@ -9,6 +9,7 @@ NAMES = {
     "fold": "events to cluster state, beside Celery's State",
     "receive": "events from broker to cluster state, beside Celery's EventReceiver and State",
     "dispatch": "events from a program to a broker, beside Celery's EventDispatcher",
+    "detector": "who is dead, and what it costs to know, beside the fixed window of Celery's gossip",
     "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 

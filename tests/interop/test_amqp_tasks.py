@@ -149,6 +149,24 @@ def test_what_a_link_held_of_a_quorum_queue_comes_again(connect: Connect, quorum
     assert left_in(connect, quorum, 2) == [2, 3]
 
 
+def test_where_all_queues_are_quorum_queues_that_is_told_with_the_fix(
+    rabbit_server: RabbitServer, links: ExitStack
+) -> None:
+    rabbit_server.ctl("add_vhost", "all-quorum", "--default-queue-type", "quorum")
+    links.callback(rabbit_server.delete_vhost, "all-quorum")
+    rabbit_server.ctl("set_permissions", "--vhost", "all-quorum", "guest", ".*", ".*", ".*")
+    settings = Settings(broker_url=rabbit_server.url_of("all-quorum"))
+    link = links.enter_context(AmqpConnection(settings))
+    queue = some_task_queue()
+
+    with pytest.raises(AccessRefused, match="set task_default_queue_type to quorum"):
+        link.consume(queue, print, prefetch=1)
+
+    taker = Taker(links.enter_context(link.clone()), queue._replace(type="quorum"))
+    send(taker.link, queue, 1)
+    assert taker.drain(1) == [1]
+
+
 @pytest.mark.parametrize(("prefetch", "expected"), [(0, 1), (-3, 1), (1_000_000, 20)])
 def test_any_limit_is_made_one_that_rabbitmq_can_count(
     connect: Connect, prefetch: int, expected: int

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["worker"]
 
-#: Tells a program that began anew that its parts are patched by now.
-_PATCHED: Final = "CELERIAC_GREENLETS"
 _BEGIN_PATCHED: Final = (
     "from gevent.monkey import patch_all; patch_all(); from celeriac.cli import main; main()"
 )
@@ -257,15 +255,13 @@ def _load(place: str) -> "Celeriac":
 
 def _begin_patched() -> None:
     """Begin anew with everything patched: what was imported by now holds on to what was there before."""
-    if os.environ.get(_PATCHED) == str(os.getpid()):
-        return
     try:
-        import gevent  # noqa: F401, PLC0415 - only to see that it is there
+        from gevent.monkey import is_module_patched  # noqa: PLC0415 - only who wants greenlets has it
     except ImportError as error:
         raise ImproperlyConfigured("gevent is not installed: pip install 'celeriac[gevent]'") from error
-    # The process stays the same, so the mark holds for it and for none that it starts.
-    os.environ[_PATCHED] = str(os.getpid())
-    os.execv(sys.executable, [sys.executable, "-c", _BEGIN_PATCHED, *sys.argv[1:]])  # noqa: S606
+    if not is_module_patched("socket"):
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-c", _BEGIN_PATCHED, *sys.argv[1:]])  # noqa: S606
 
 
 def _given(**settings: Any) -> dict[str, Any]:

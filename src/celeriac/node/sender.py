@@ -1,6 +1,5 @@
 """Sends tasks: what was sent when a call returns has arrived."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -47,7 +46,9 @@ class TaskSender:
     def __init__(self, connect: Callable[[], Connection], *, settings: Settings) -> None:
         self._connect = connect
         self._settings = settings
-        self._links = PerProcess(self._begin)
+        self._links = PerProcess(_Links)
+        # At the end of the program too: to leave without a word makes brokers complain.
+        finalize(self, _end, self._links)
 
     def post(self, postings: Sequence[Posting], *, timeout: float = SEND_PATIENCE) -> None:
         """Send messages in their order; on return the broker has them all.
@@ -80,15 +81,7 @@ class TaskSender:
 
     def close(self) -> None:
         """End the links; those in use end with their calls. To send again makes new ones."""
-        links = self._links.pop()
-        if links is not None:
-            links.close()
-
-    def _begin(self) -> "_Links":
-        links = _Links()
-        # At the end of the program too; but a child must not say goodbye for its parent.
-        finalize(self, links.close)
-        return links
+        _end(self._links)
 
     def _send(self, link: "_Link", mail: "_Mail") -> None:
         while mail.left:
@@ -119,6 +112,12 @@ class TaskSender:
             priority=posting.priority or 0,
             expiration=None if request.expires is None else max(0.0, request.expires - time()),
         )
+
+
+def _end(links: "PerProcess[_Links]") -> None:
+    own = links.pop()  # a forked child does not say goodbye for its parent
+    if own is not None:
+        own.close()
 
 
 class _Mail:
@@ -155,15 +154,11 @@ class _Links:
         # A deque needs no lock: it is left and entered at one end in one step.
         self._idle: deque[_Link] = deque()
         self._is_closed = False
-        self._process = os.getpid()
 
     def take(self) -> _Link | None:
         while True:
-            try:
-                link = self._idle.pop()
-            except IndexError:
-                return None
-            if monotonic() - link.used_at < _MAX_IDLE_SECONDS:
+            link = self._popped()
+            if link is None or monotonic() - link.used_at < _MAX_IDLE_SECONDS:
                 return link
             link.close()
 
@@ -176,9 +171,8 @@ class _Links:
 
     def close(self) -> None:
         self._is_closed = True
-        if os.getpid() == self._process:
-            while (link := self._popped()) is not None:
-                link.close()
+        while (link := self._popped()) is not None:
+            link.close()
 
     def _popped(self) -> _Link | None:
         try:

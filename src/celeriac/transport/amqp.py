@@ -7,6 +7,7 @@ other frame goes to py-amqp as it would have by itself.
 
 import logging
 import struct
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from math import inf
@@ -15,7 +16,6 @@ from time import monotonic
 from typing import Any, Final
 
 from amqp.basic_message import Message as AmqpMessage
-from amqp.exceptions import PreconditionFailed
 from amqp.spec import Basic
 
 from celeriac.config import MIB, Settings
@@ -31,12 +31,12 @@ from celeriac.transport.amqp_reader import (
     FRAME_START,
     METHOD,
     AmqpReader,
+    Descriptions,
     read_by_amqp,
 )
 from celeriac.transport.amqp_tasks import AmqpTaskConsumer
 from celeriac.transport.base import Deliver
 from celeriac.transport.kombu import KombuConnection, milliseconds
-from celeriac.transport.kombu_link import error_text
 from celeriac.transport.kombu_tasks import TaskConsumer, Ticket
 from celeriac.transport.readiness import File, Wakeup, wait_readable
 
@@ -66,7 +66,8 @@ class AmqpConnection(KombuConnection):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._reader = AmqpReader(self.address)
+        self._descriptions: Descriptions = OrderedDict()
+        self._reader = AmqpReader(self.address, self._descriptions)
         self._acknowledging: list[AmqpConsumer] = []
         self._settling: list[AmqpTaskConsumer] = []
         #: Made when somebody first waits for it.
@@ -156,6 +157,8 @@ class AmqpConnection(KombuConnection):
 
     def wake(self) -> None:
         """Let :meth:`drain` return soon; from any thread."""
+        if self._is_woken:  # and whoever noted that rings, if it has not yet
+            return
         # In this order: whoever has made no wakeup yet looks at the note once it is made.
         self._is_woken = True
         wakeup = self._wakeup
@@ -350,20 +353,10 @@ class AmqpConnection(KombuConnection):
                 # py-amqp may read on by itself, so it gets to see what is there.
                 payload = data[begin : end - 1]
                 link.transport._read_buffer = data[end:]  # noqa: SLF001
-                self._pass_on(link, (kind, channel, payload))
+                link.on_inbound_frame((kind, channel, payload))
                 data = bytes(link.transport._read_buffer)  # noqa: SLF001
                 start, size = 0, len(data)
         return data[start:]
-
-    def _pass_on(self, link: Any, frame: tuple[int, int, bytes]) -> None:
-        try:
-            link.on_inbound_frame(frame)
-        except PreconditionFailed as error:
-            # Nobody asked for anything: so it is what RabbitMQ says to who settles nothing for half an hour.
-            raise ConnectionLost(
-                f"lost the broker at {self.address}: {error_text(error)}; if tasks wait for long, raise the "
-                "consumer_timeout of RabbitMQ"
-            ) from error
 
 
 def _max_bytes(queue: Queue) -> int:

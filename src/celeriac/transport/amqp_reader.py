@@ -21,6 +21,7 @@ __all__ = [
     "FRAME_START",
     "METHOD",
     "AmqpReader",
+    "Descriptions",
     "Reading",
     "read_by_amqp",
 ]
@@ -44,6 +45,8 @@ _NO_BODY: Final = Struct(">HHQ").pack(Basic.Deliver[0], 0, 0)
 
 #: Content type, encoding and headers, and why they could not be read.
 _Description = tuple[str, str, dict[str, object], str]
+#: Those that were read, by their bytes.
+Descriptions = OrderedDict[bytes, _Description]
 
 
 class Reading(Protocol):
@@ -64,7 +67,7 @@ class Reading(Protocol):
 class AmqpReader:
     """Cuts out the messages of one link, for whom they are."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, descriptions: Descriptions) -> None:
         self._address = address
         #: By channel and consumer tag.
         self.consumers: dict[tuple[int, bytes], Reading] = {}
@@ -72,7 +75,7 @@ class AmqpReader:
         self.unwanted = 0
         #: How much there must be of a message to go on.
         self.needed = 0
-        self._descriptions: OrderedDict[bytes, _Description] = OrderedDict()
+        self._descriptions = descriptions
 
     def cut(self, data: bytes, start: int, end: int, channel: int) -> tuple[Deliver, Message, int] | None:
         """Return one message with its receiver and where it ends; None if it is not all there.

@@ -2,6 +2,9 @@
 
 from typing import Any, Final
 
+from amqp.exceptions import AMQPNotImplementedError
+
+from celeriac.errors import AccessRefused
 from celeriac.model.message import Delivery, Queue
 from celeriac.transport.amqp_frames import spell_accept, spell_reject
 from celeriac.transport.amqp_reader import read_by_amqp
@@ -45,8 +48,15 @@ class AmqpTaskConsumer:
         self._limit(prefetch)
         if not self._is_consuming:
             self._is_consuming = True
-            # py-amqp takes by itself what comes while it waits for an answer of the broker.
-            self._bound.consume(self.tag, self._receive, no_ack=False)
+            try:
+                # py-amqp takes by itself what comes while it waits for an answer of the broker.
+                self._bound.consume(self.tag, self._receive, no_ack=False)
+            except AMQPNotImplementedError as error:
+                # A virtual host may make quorum queues of those that ask for nothing.
+                raise AccessRefused(
+                    f"RabbitMQ cannot limit queue {self.queue.name!r} as a classic one ({error}): set "
+                    "task_default_queue_type to quorum"
+                ) from error
 
     def stop(self) -> None:
         """Consume no more."""

@@ -1,5 +1,6 @@
 """A link that kombu makes from the settings, and what can go wrong with it, in our own words."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -26,6 +27,10 @@ _REFUSALS: Final = frozenset(
         "NotAllowed",
         "PreconditionFailed",
     }
+)
+#: What RabbitMQ says when a delivery is settled too late, as if it refused us: it gives out all of them again.
+_ABOUT_DELIVERIES: Final = re.compile(
+    r"PRECONDITION_FAILED - (unknown delivery tag|delivery acknowledgement)"
 )
 
 
@@ -180,9 +185,15 @@ class KombuLink:
 def translated(error: Exception, address: str, peer: str = "broker") -> ConnectionLost | AccessRefused:
     """Return what a broker's library raised as an error of our own."""
     names = {kind.__name__ for kind in type(error).__mro__}
+    text = error_text(error)
+    if _ABOUT_DELIVERIES.search(text):
+        return ConnectionLost(
+            f"lost the {peer} at {address}: {text}; if tasks are settled late, raise the consumer_timeout of "
+            "RabbitMQ"
+        )
     if names & _REFUSALS:
-        return AccessRefused(f"the {peer} at {address} refused us: {error_text(error)}")
-    return ConnectionLost(f"lost the {peer} at {address}: {error_text(error)}")
+        return AccessRefused(f"the {peer} at {address} refused us: {text}")
+    return ConnectionLost(f"lost the {peer} at {address}: {text}")
 
 
 def error_text(error: Exception) -> str:

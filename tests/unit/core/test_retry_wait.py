@@ -13,8 +13,8 @@ def test_a_wait_doubles_with_each_retry_up_to_the_longest(retries: int, wait: fl
 
 
 def test_a_wait_that_is_drawn_lies_between_nothing_and_what_it_would_be() -> None:
-    found = [
-        retry_wait(first=4.0, retries=1, longest=100.0, random=lambda: drawn) for drawn in (0.0, 0.5, 1.0)
-    ]
+    draws = iter([0.0, 0.5, 1.0])
+
+    found = [retry_wait(first=4.0, retries=1, longest=100.0, random=lambda: next(draws)) for _ in range(3)]
 
     assert found == [0.0, 4.0, 8.0]

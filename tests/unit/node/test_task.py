@@ -303,7 +303,7 @@ def test_a_retry_knows_the_error_that_it_was_made_in(app: Celeriac) -> None:
 def test_a_task_is_retried_no_more_often_than_it_may(app: Celeriac) -> None:
     add = app.task(max_retries=2)(lambda: None)
 
-    with running(run_of(add, retries=2)), pytest.raises(MaxRetriesExceeded, match="was retried 2 times"):
+    with running(run_of(add, retries=2)), pytest.raises(MaxRetriesExceeded, match="has been retried 2 times"):
         add.retry()
     with running(run_of(add, retries=2)), pytest.raises(OSError, match="gone"):
         add.retry(exc=OSError("gone"))

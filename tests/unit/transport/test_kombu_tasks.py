@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from amqp.exceptions import PreconditionFailed
 
 from celeriac.config import Settings
-from celeriac.transport.kombu import KombuConnection
+from celeriac.errors import AccessRefused, ConnectionLost
+from celeriac.transport.kombu import KombuConnection, translated
 from tests.contract import DEFAULT, PATIENCE, body
 from tests.contract_tasks import Taker, send, some_task_queue
 
@@ -71,6 +73,20 @@ def test_what_a_peer_says_badly_of_a_message_is_not_believed(
     send(new_link(links), taker.queue, 2)
     taker.deliveries.clear()
     assert taker.drain(1) == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("delivery acknowledgement on channel 1 timed out. Timeout value used: 1800000 ms", ConnectionLost),
+        ("unknown delivery tag 99", ConnectionLost),
+        ("inequivalent arg 'x-max-priority' for queue 'delivery tag' in vhost '/'", AccessRefused),
+    ],
+)
+def test_to_settle_too_late_is_a_lost_link_and_no_refusal(text: str, kind: type[Exception]) -> None:
+    error = PreconditionFailed(f"PRECONDITION_FAILED - {text}", (60, 80), 406)
+
+    assert type(translated(error, "amqp://web1//")) is kind
 
 
 def test_an_expiration_is_told_in_milliseconds(links: ExitStack) -> None:

@@ -67,7 +67,7 @@ def test_what_goes_back_goes_in_front_of_what_waits() -> None:
 
 
 def test_the_limit_counts_over_all_queues_of_a_link() -> None:
-    broker, link = MemoryBroker(), MemoryBroker().connect()
+    broker = MemoryBroker()
     link = broker.connect()
     takers = [Taker(link, some_task_queue(), prefetch=3) for _ in range(2)]
     for taker in takers:

@@ -19,7 +19,7 @@ from tests.unit.worker.pool.sample import app
 
 APP = "tests.unit.worker.pool.sample:app"
 #: Far more than needed, for a busy machine.
-PATIENCE = 60.0
+PATIENCE = 10.0
 
 _keys = count(1)
 _mutex = Lock()
