@@ -10,6 +10,7 @@ NAMES = {
     "receive": "events from broker to cluster state, beside Celery's EventReceiver and State",
     "dispatch": "events from a program to a broker, beside Celery's EventDispatcher",
     "detector": "who is dead, and what it costs to know, beside the fixed window of Celery's gossip",
+    "worker": "tasks that do nothing, from queue to result, beside Celery's worker",
     "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 

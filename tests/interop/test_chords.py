@@ -127,10 +127,18 @@ class Cluster:
         return parts
 
     def hand_on(self, part: Part, version: str, *, waits: bool = True) -> None:
-        """Let a worker of Celery do a part."""
+        """Let a worker of Celery do a part, and wait until it is counted."""
         self.redis.lpush(version, part.envelope)
         if waits:
-            self.result(part.id)
+            assert wait_until(lambda: self._is_counted(part), patience=PATIENCE)
+
+    def _is_counted(self, part: Part) -> bool:
+        if not part.chord:
+            return self._is_ready(part.id)
+        key = f"celery-taskset-meta-{part.headers['group']}"
+        counted: Any = self.redis.zrange(f"{key}.j", 0, -1)
+        # After the last there is nothing left.
+        return not self.redis.exists(f"{key}.s") or any(part.id.encode() in each for each in counted)
 
     def end(self, part: Part, result: Json | None = None, state: str = "SUCCESS") -> ChordEnd | None:
         """Do a part as our worker does."""

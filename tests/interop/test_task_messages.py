@@ -12,7 +12,7 @@ import pytest
 from kombu import Connection as KombuConnection
 
 from celeriac import Celeriac
-from celeriac.errors import RemoteError, TaskRevoked
+from celeriac.errors import RemoteError, Retry, TaskRevoked
 from celeriac.model.message import Delivery, Queue
 from celeriac.model.task_request import Posting, TaskRequest
 from celeriac.node.context import Context, running
@@ -32,6 +32,7 @@ _PROGRAM = """
 import json
 import app as peers
 from celery import chain, chord, group
+from celery._state import _task_stack
 from celery.app.task import Context
 add, total, echo, retry = peers.add, peers.total, peers.echo, peers.retry_then_succeed
 {program}
@@ -64,6 +65,7 @@ def worker(pair: Pair) -> Iterator[CeleryWorker]:
 @pytest.fixture(scope="module")
 def app(pair: Pair) -> Iterator[Celeriac]:
     made = Celeriac(pair.url, pair.backend, environ={}, task_send_sent_event=True)
+    made.task(name="peers.retry_then_succeed")(lambda: None)
     yield made
     made.close()
 
@@ -145,7 +147,7 @@ def test_what_is_hidden_is_seen_by_nobody(app: Celeriac, worker: CeleryWorker) -
     with Watcher(app) as watcher:
         result = app.send_task("peers.total", [[secret, -1]], argsrepr="(…)")
         assert result.get(timeout=PATIENCE) == secret - 1
-        assert watcher.wait_until(lambda: watcher.state.tasks[result.id].state == "SUCCESS")
+        watcher.wait_for(lambda: watcher.types["task-succeeded"] > 0)
 
     assert {"task-sent", "task-received"} <= {event.type for event in watcher.events}
     assert watcher.state.tasks[result.id].args == "(…)"
@@ -179,9 +181,8 @@ def _bytes(body: Any) -> bytes:
     return body.encode() if isinstance(body, str) else bytes(body)
 
 
-def test_urgent_tasks_come_first(app: Celeriac, pair: Pair, spy: str) -> None:
-    settings = {"task_queue_max_priority": 10}
-    with_priorities = Celeriac(pair.url, environ={}, **settings)
+def test_urgent_tasks_come_first(pair: Pair, spy: str) -> None:
+    with_priorities = Celeriac(pair.url, environ={}, task_queue_max_priority=10)
     # Celery: on Redis 0 is the most urgent, on RabbitMQ the least.
     first, second = (0, 9) if pair.broker == "redis" else (9, 0)
 
@@ -192,7 +193,6 @@ def test_urgent_tasks_come_first(app: Celeriac, pair: Pair, spy: str) -> None:
     assert [read_body(each.message.body).args for each in found] == [("first",), ("second",)]
     assert [each.message.priority for each in found] == [first, second]
     with_priorities.close()
-    assert app.conf.task_queue_max_priority is None
 
 
 # -- clients of Celery, read by us
@@ -289,15 +289,15 @@ def test_the_next_try_of_celerys_and_ours_are_alike(app: Celeriac, pair: Pair, s
         f"retry.apply_async(task_id='t1', queue={spy!r}, root_id='t0', retries=1, time_limit=20,"
         " soft_time_limit=10, headers=dict(mine=1), reply_to='here', priority=2)\n"
         f"retry.request_stack.push(Context({context}))\n"
+        "_task_stack.push(retry)\n"
         "try: retry.retry(countdown=30)\n"
         "except Exception as error: told = type(error).__name__",
     )
     first, theirs = requests(app, spy, 2)
-    ours = app.task(name="peers.retry_then_succeed", bind=True)(lambda _: None)
     run = Context(first, read_body(first.body), routing_key=spy, priority=2)
 
     with running(run):
-        again = _retry(ours)
+        again = _retry(app)
 
     assert again.request._replace(**_same(theirs)) == theirs
     assert abs((again.request.eta or 0) - (theirs.eta or 0)) < PATIENCE
@@ -309,13 +309,12 @@ def _same(theirs: TaskRequest) -> dict[str, Any]:
     return {name: getattr(theirs, name) for name in ("eta", "origin", "body", "ignore_result")}
 
 
-def _retry(task: Any) -> Posting:
-    posting: Posting
-    try:
-        task.retry(countdown=30)
-    except Exception as retry:  # noqa: BLE001
-        posting = retry.posting  # type: ignore[attr-defined]
-    return posting
+def _retry(app: Celeriac) -> Posting:
+    """Return what a worker of ours would send if the task that runs asked to be tried again."""
+    with pytest.raises(Retry) as caught:
+        app.tasks["peers.retry_then_succeed"].retry(countdown=30)
+    assert isinstance(caught.value.posting, Posting)
+    return caught.value.posting
 
 
 @pytest.mark.usefixtures("worker")
@@ -323,12 +322,11 @@ def test_a_worker_of_celerys_goes_on_where_we_tried_first(app: Celeriac, pair: P
     task_id = celery(pair, f"told = retry.apply_async(queue={spy!r}).id")
     [request] = requests(app, spy, 1)
     run = Context(request, read_body(request.body), routing_key="celery")
-    task = app.task(name="peers.retry_then_succeed", bind=True)(lambda _: None)
 
     with running(run):
-        posting = _retry(task)
+        posting = _retry(app)
     with running(Context(posting.request, run.arguments, routing_key="celery")):
-        posting = _retry(task)
+        posting = _retry(app)
     _send(app, posting._replace(request=posting.request._replace(eta=None)))
 
     assert app.AsyncResult(task_id).get(timeout=PATIENCE) == 2
@@ -336,10 +334,8 @@ def test_a_worker_of_celerys_goes_on_where_we_tried_first(app: Celeriac, pair: P
 
 @pytest.mark.usefixtures("worker")
 def test_a_worker_of_celerys_goes_on_with_a_chain_that_we_began(app: Celeriac, pair: Pair, spy: str) -> None:
-    last = celery(
-        pair,
-        f"told = chain(add.s(0, 1).set(queue={spy!r}), add.s(1), group(add.s(1), add.s(2))).apply_async().id",
-    )
+    first = f"add.s(0, 1).set(queue={spy!r})"
+    celery(pair, f"told = chain({first}, add.s(1), group(add.s(1), add.s(2))).apply_async().id")
     [request] = requests(app, spy, 1)
     arguments = read_body(request.body)
 
@@ -350,7 +346,6 @@ def test_a_worker_of_celerys_goes_on_with_a_chain_that_we_began(app: Celeriac, p
     assert app.AsyncResult(child.id).get(timeout=PATIENCE) == 2
     ids = celery(pair, f"told = [r.id for r in peers.app.AsyncResult({child.id!r}).children[0].results]")
     assert [app.AsyncResult(each).get(timeout=PATIENCE) for each in ids] == [3, 4]
-    assert last
 
 
 @pytest.mark.usefixtures("worker")

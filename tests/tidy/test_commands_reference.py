@@ -13,7 +13,7 @@ from celeriac.cli.root import app
 from tests.tidy.repository import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
-_OPTION = re.compile(r"`(--?[a-z][a-z-]*)`")
+_OPTION = re.compile(r"`(--?[A-Za-z][a-z-]*)`")
 #: Those that the page tells once for all commands.
 COMMON = {"--broker", "-b", "--config", "--debug", "--version", "--help", "-h"}
 

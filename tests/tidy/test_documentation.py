@@ -20,6 +20,7 @@ _PROGRAMS = {
     "fastapi_results.py": "test_howto_fastapi.py",
     "gevent_results.py": "test_howto_greenlets.py",
     "eventlet_results.py": "test_howto_greenlets.py",
+    "shop.py": "test_tutorial_worker.py",
 }
 _RUN_ELSEWHERE = {(ROOT / "examples" / program).read_text() for program in _PROGRAMS}
 

@@ -12,7 +12,7 @@ from celeriac.cli.order import Order, carry_out
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 
-__all__ = ["control"]
+__all__ = ["control", "revoke"]
 
 _ORDER: Final = Order()
 
@@ -31,7 +31,6 @@ Terminate = Annotated[bool, typer.Option("--terminate", help="Also stop tasks th
 Signal = Annotated[str, typer.Option("--signal", metavar="NAME", help="The signal that stops them.")]
 
 
-@add_command(control, "revoke")
 def revoke(
     session: Session,
     *,
@@ -43,12 +42,15 @@ def revoke(
     """Have nodes skip tasks that have not begun.
 
     For example:
-      celeriac control revoke 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10
-      celeriac control revoke --terminate --signal SIGKILL --yes ID1 ID2
+      celeriac revoke 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10
+      celeriac revoke --terminate --signal SIGKILL --yes ID1 ID2
     """
     send = partial(session.app.control.revoke, ids, terminate=terminate, signal=signal)
     stop = f", and stop those that have begun with {signal}" if terminate else ""
     return carry_out(session, order, send, what=f"revoke {_listed(ids, 'task')}{stop}")
+
+
+add_command(control, "revoke")(revoke)
 
 
 @add_command(control, "revoke_by_stamped_headers")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from celeriac.app import Celeriac
     from celeriac.node.result import AsyncResult
 
-__all__ = ["result"]
+__all__ = ["Backend", "result", "tell"]
 
 #: How often the time that has passed is told on a terminal.
 _TELL_EVERY: Final = 1.0
@@ -74,7 +74,7 @@ def result(
     app = session.app
     _check_backend(app)
     try:
-        return _tell(app, task_id, wait=wait, timeout=timeout, as_json=as_json)
+        return tell(app, task_id, wait=wait, timeout=timeout, as_json=as_json)
     finally:
         app.close()
 
@@ -93,7 +93,7 @@ def _check_backend(app: "Celeriac") -> None:
         )
 
 
-def _tell(app: "Celeriac", task_id: str, *, wait: bool, timeout: float | None, as_json: bool) -> Code:
+def tell(app: "Celeriac", task_id: str, *, wait: bool, timeout: float | None, as_json: bool) -> Code:
     """Show what is known of a task, or what is known of it in the end."""
     result = app.AsyncResult(task_id)
     # Read before anything is waited for: a store that is not there is told at once.

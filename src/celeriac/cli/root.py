@@ -4,8 +4,9 @@ from typing import Any
 
 import typer
 
+from celeriac.cli.call import call
 from celeriac.cli.conf import conf
-from celeriac.cli.control import control
+from celeriac.cli.control import control, revoke
 from celeriac.cli.events import events
 from celeriac.cli.inspect import inspect
 from celeriac.cli.option import add_command, add_common
@@ -39,7 +40,9 @@ _COMMANDS: dict[str, Any] = {
     "status": status,
     "events": events,
     "inspect": inspect,
+    "call": call,
     "result": result,
+    "revoke": revoke,
     "conf": conf,
 }
 for name, command in _COMMANDS.items():

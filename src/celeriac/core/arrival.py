@@ -43,17 +43,21 @@ class Gaps:
             self._sum = sum(self._values)
             self._squares = sum(value * value for value in self._values)
 
-    @property
-    def mean(self) -> float:
-        """Their mean; 0 if there are none."""
-        return self._sum / len(self._values) if self._values else 0.0
+    def mean(self, regular: float) -> float:
+        """Return their mean. Until there are enough of them the rest count as ``regular``.
+
+        So one long gap of a newcomer does not pass for its habit.
+        """
+        return (self._sum + self._missing * regular) / WINDOW
+
+    def deviation(self, regular: float) -> float:
+        """Return their standard deviation, with the rest as regular as for the mean."""
+        squares = self._squares + self._missing * regular * regular
+        return sqrt(max(0.0, squares / WINDOW - self.mean(regular) ** 2))
 
     @property
-    def deviation(self) -> float:
-        """Their standard deviation; 0 if there are none."""
-        if not self._values:
-            return 0.0
-        return sqrt(max(0.0, self._squares / len(self._values) - self.mean**2))
+    def _missing(self) -> int:
+        return WINDOW - len(self._values)
 
 
 def phi(silence: float, *, mean: float, deviation: float) -> float:

@@ -162,7 +162,7 @@ class Membership:
         member = self._present.get(hostname)
         if member is None:
             return 0.0
-        mean, deviation = max(member.gaps.mean, member.freq), max(member.gaps.deviation, member.freq / 4)
+        mean, deviation = _regularity(member)
         return phi(self._silence(member, now), mean=mean, deviation=deviation)
 
     # -- what happens
@@ -280,8 +280,7 @@ class Membership:
 
     def _set_frequency(self, member: Member, freq: float) -> None:
         member.freq = max(freq, LEAST_FREQUENCY)
-        mean = max(member.gaps.mean, member.freq)
-        deviation = max(member.gaps.deviation, member.freq / 4)
+        mean, deviation = _regularity(member)
         # Where phi passes its bound, solved for the silence: nothing is to be computed while it lasts.
         member.patience = max(SILENCE * member.freq, mean + _DEVIATIONS * deviation)
 
@@ -368,3 +367,9 @@ class Membership:
     def _drop(self) -> list[Effect]:
         self.stale += 1
         return []
+
+
+def _regularity(member: Member) -> tuple[float, float]:
+    """Return the mean and the deviation of a node's gaps, neither less than an honest one can keep."""
+    freq, gaps = member.freq, member.gaps
+    return max(gaps.mean(freq), freq), max(gaps.deviation(freq), freq / 4)

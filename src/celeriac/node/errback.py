@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from celeriac.errors import PeerError
+from celeriac.model.signature import TaskSignature
 from celeriac.node.context import Context
 from celeriac.wire.signature import read_signature
 
@@ -31,11 +33,15 @@ def call_errbacks(
     """
     left = []
     for spelled in context.errbacks:
-        task = tasks.get(str(spelled.get("task")))
-        if task is None or not _takes_more_than_one(task, spelled):
+        try:
+            signature = read_signature(spelled)
+        except PeerError:
+            left.append(spelled)  # told when it is to be sent
+            continue
+        task = tasks.get(signature.task)
+        if task is None or not _takes_more_than_one(task, signature):
             left.append(spelled)
             continue
-        signature = read_signature(spelled)
         args = () if signature.is_immutable else (context, error, traceback)
         try:
             task.run(*args, *signature.args, **signature.kwargs)
@@ -46,13 +52,12 @@ def call_errbacks(
     return tuple(left)
 
 
-def _takes_more_than_one(task: Called, spelled: Mapping[str, Any]) -> bool:
+def _takes_more_than_one(task: Called, signature: TaskSignature) -> bool:
     """Tell whether a failure has more than one argument to fill."""
     if task.bind or inspect.iscoroutinefunction(task.run):
         return False
-    given = spelled.get("args") or ()
     places = inspect.signature(task.run).parameters.values()
     if any(each.kind is each.VAR_POSITIONAL for each in places):
         return True
     by_place = [each for each in places if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return len(by_place) - len(given) > 1
+    return len(by_place) - len(signature.args) > 1

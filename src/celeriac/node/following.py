@@ -15,6 +15,7 @@ from celeriac.model.task_request import Arguments, Posting, TaskRequest
 from celeriac.node.call_options import CALL_OPTIONS, CallOptions, read_signatures
 from celeriac.node.posting import posting_for
 from celeriac.node.task_options import TaskOptions
+from celeriac.wire.field import is_name
 from celeriac.wire.signature import members_of, read_signature, spell_signature
 from celeriac.wire.task_request import PROTOCOL_HEADERS, is_task_id
 
@@ -194,6 +195,8 @@ class _Start:
         if options.get("chord") or any(each.options.get("chord") for each in members):
             raise CallerError("a group that something waits for cannot be started when a task has ended here")
         group_id = options.pop("task_id", None) or options.get("group_id") or str(uuid4())
+        if not is_name(group_id):
+            raise CallerError(f"the id of a group is {group_id!r:.80}: let it be sent as Celery does")
         trees = []
         for index, member in enumerate(members):
             of_member = options | {"group_id": group_id, "group_index": index}
@@ -222,7 +225,7 @@ class _Start:
                 more |= last_too
             steps.append(spell_signature(each._replace(options={**each.options, **more})))
             line = ResultTree(str(more["task_id"]), line)
-        rest = tuple(reversed(steps[1:])) + tuple(options.get("chain") or ())
+        rest = tuple(reversed(steps[1:])) + read_signatures("chain", options.get("chain"))
         options |= {"chain": rest, "task_id": steps[0]["options"]["task_id"]}
         self._add(_read(steps[0], "the first of a chain"), args, options, levels)
         return line or ResultTree("")

@@ -28,7 +28,7 @@ _REFUSALS: Final = frozenset(
         "PreconditionFailed",
     }
 )
-#: What RabbitMQ says when a delivery is settled too late, as if it refused us: it gives out all of them again.
+#: What RabbitMQ says when a delivery is settled too late, as if it refused us: it gives out all again.
 _ABOUT_DELIVERIES: Final = re.compile(
     r"PRECONDITION_FAILED - (unknown delivery tag|delivery acknowledgement)"
 )

@@ -86,14 +86,14 @@ class RedisLink:
         """Write one command and return its answer; nothing else may be on its way."""
         return self.exchange([command], timeout=_PATIENCE)[0]
 
-    def attempt(self, *command: str | bytes | int) -> str:
-        """Write one command that may be refused, and return why it was; empty if it was not."""
+    def attempt(self, *commands: Command) -> str:
+        """Write commands that may be refused, and return why the first was that was; empty if none."""
         self._may_be_refused = True
         try:
-            answer = self.ask(*command)
+            answers = self.exchange(commands, timeout=_PATIENCE)
         finally:
             self._may_be_refused = False
-        return str(answer) if isinstance(answer, hiredis.ReplyError) else ""
+        return next((str(answer) for answer in answers if isinstance(answer, hiredis.ReplyError)), "")
 
     def exchange(self, commands: Sequence[Command], *, timeout: float) -> list[Any]:
         """Write commands in one go and return their answers; nothing else may be on its way."""

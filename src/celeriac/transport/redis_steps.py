@@ -23,7 +23,7 @@ for first = 3, #KEYS, queues do
     for queue = 0, queues - 1 do
       local envelope = room > 0 and bytes > 0 and redis.call('LINDEX', KEYS[first + queue], -1)
       if envelope then
-        local tag = ARGV[4] .. string.format('%.0f', number)
+        local tag = ARGV[4] .. string.format('%012.0f', number)
         redis.call('ZADD', KEYS[2], ARGV[3], tag)
         redis.call('HSET', KEYS[1], tag, '[' .. envelope .. ARGV[7 + queue])
         redis.call('RPOP', KEYS[first + queue])

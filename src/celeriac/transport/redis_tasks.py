@@ -95,7 +95,7 @@ class RedisTasks:
         #: Whether the queues were empty, and nothing was told since.
         self._is_quiet = False
         self._look_at = 0.0
-        refusal = link.attempt("HELLO", 3) or link.attempt("CLIENT", "TRACKING", "ON")
+        refusal = link.attempt(("HELLO", 3), ("CLIENT", "TRACKING", "ON"))
         self._is_told = not refusal
         if refusal:
             _tell(link.address, refusal)
@@ -148,7 +148,7 @@ class RedisTasks:
         asked = self._asked
         # It may have been taken, and never reached us.
         taken = range(asked.first, asked.first + asked.room) if asked is not None else ()
-        return {f"{self._tag_prefix}{number}": True for number in taken} | self.unsettled.unfinished()
+        return {self._tag(number): True for number in taken} | self.unsettled.unfinished()
 
     # -- asking
 
@@ -180,7 +180,7 @@ class RedisTasks:
         if not self._is_told and not self._was_full:
             self._is_quiet, self._look_at = True, monotonic() + _LOOK_EVERY
         for number, at in enumerate(range(0, len(reply), 2), asked.first):
-            self._arrive(f"{self._tag_prefix}{number}", asked.queues[reply[at]], reply[at + 1])
+            self._arrive(self._tag(number), asked.queues[reply[at]], reply[at + 1])
 
     def _arrive(self, tag: str, queue: str, envelope: bytes) -> None:
         consumer = self._consumers.get(queue)
@@ -193,6 +193,10 @@ class RedisTasks:
         if entry is not None:
             self._pipe.ask("HSET", self._names.unacked, tag, entry)
         self._arrived.append((consumer.take, Delivery(message, queue, tag)))
+
+    def _tag(self, number: int) -> str:
+        """Return the tag of a number: what was taken in one moment is sorted by its tags."""
+        return f"{self._tag_prefix}{number:012}"
 
     def _rest(self, existing: int) -> None:
         self._is_quiet, self._look_at = existing == 0, monotonic() + _LOOK_AGAIN

@@ -141,6 +141,8 @@ class Unsettled:
         if gone:
             logger.info("Putting back %d messages that were taken and not settled in time", len(gone))
             self._fetch(gone[::-1], taken_until=until)
+        if len(found) == _PORTION:  # there may be more
+            self._look_at = 0.0
 
     def _fetch(self, tags: Sequence[str], *, taken_until: str) -> None:
         """Put back the messages of entries that were taken until a moment."""

@@ -8,14 +8,16 @@ import pytest
 from celeriac.core.arrival import MAX_PHI, WINDOW, Gaps, deviations, phi
 
 
-def test_no_gaps_have_neither_mean_nor_deviation() -> None:
+def test_one_that_is_not_known_yet_is_taken_to_be_regular() -> None:
     gaps = Gaps()
 
-    assert (len(gaps), gaps.mean, gaps.deviation) == (0, 0.0, 0.0)
+    assert (len(gaps), gaps.mean(2.0), gaps.deviation(2.0)) == (0, 2.0, 0.0)
 
 
 @pytest.mark.parametrize("count", [1, 7, WINDOW, WINDOW + 1, 3 * WINDOW + 7])
-def test_mean_and_deviation_are_those_of_the_last_gaps(count: int) -> None:
+def test_mean_and_deviation_are_those_of_the_last_gaps_and_regular_ones_for_those_that_lack(
+    count: int,
+) -> None:
     random = Random(count)
     values = [random.uniform(0.01, 500_000.0 if number < 50 else 3.0) for number in range(count)]
 
@@ -23,10 +25,10 @@ def test_mean_and_deviation_are_those_of_the_last_gaps(count: int) -> None:
     for value in values:
         gaps.add(value)
 
-    kept = values[-WINDOW:]
-    assert len(gaps) == len(kept)
-    assert gaps.mean == pytest.approx(fmean(kept), abs=1e-3)
-    assert gaps.deviation == pytest.approx(pstdev(kept), abs=1e-2)
+    kept = [2.0] * (WINDOW - count) + values[-WINDOW:]
+    assert len(gaps) == min(count, WINDOW)
+    assert gaps.mean(2.0) == pytest.approx(fmean(kept), abs=1e-3)
+    assert gaps.deviation(2.0) == pytest.approx(pstdev(kept), abs=1e-2)
 
 
 def test_half_of_all_gaps_are_longer_than_the_mean() -> None:

@@ -316,9 +316,19 @@ def test_a_node_that_is_irregular_is_given_more_time(observer: Observer) -> None
         observer.wait(gap)
     observer.hear(clock=clock + 1)
 
-    effects = observer.wait(15.0)
+    effects = observer.wait(12.0)
 
     assert effects == []
+
+
+def test_one_long_gap_of_a_newcomer_does_not_pass_for_its_habit(observer: Observer) -> None:
+    observer.hear(clock=1)
+    observer.wait(9.0)
+    observer.hear(clock=2)
+
+    effects = observer.wait(10.0)
+
+    assert names(effects) == ["Suspected", "Lost"]
 
 
 def test_task_events_keep_a_node_that_does_not_beat_alive(acquainted: Observer) -> None:

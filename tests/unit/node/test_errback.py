@@ -49,7 +49,7 @@ def test_a_task_that_takes_one_argument_or_is_bound_or_unknown_is_sent() -> None
     app = Celeriac(MemoryBroker(), environ={})
     app.task(name="one")(lambda task_id: task_id)
     app.task(name="bound", bind=True)(lambda self, request, error, trace: (self, request, error, trace))
-    errbacks = (spelled("one"), spelled("bound"), spelled("elsewhere"), {"task": 5})
+    errbacks = (spelled("one"), spelled("bound"), spelled("elsewhere"), {"task": "one", "args": 5})
 
     left = call_errbacks(run(*errbacks), ERROR, None, tasks=app.tasks)
 

@@ -1,4 +1,4 @@
-"""What an envelope says of a task beside its body: where it came from, how urgent it is, and whether it came before."""
+"""What an envelope says beside its body: where it came from, how urgent it is, and whether it came before."""
 
 import json
 from typing import Any

@@ -130,10 +130,14 @@ class _Desk:
         self.write(frame(FromChild.RETURNED, keys))
 
     def _next(self) -> Job | None:
+        """Return a job, if one is there."""
         try:
-            return self._jobs.get_nowait()
+            job = self._jobs.get_nowait()
         except Empty:
             return None
+        if job is None:
+            self._jobs.put(None)  # that is for who waits
+        return job
 
     # -- warnings
 

@@ -42,6 +42,7 @@ class Crew:
         self._runner = runner
         self._listener = listener
         self._max_tasks = max_tasks
+        self._size = 0
         #: Jobs that no process has been given.
         self.waiting: OrderedDict[int, Job] = OrderedDict()
         self.children: list[ChildProcess] = []
@@ -59,13 +60,19 @@ class Crew:
         return any(child.is_ready for child in self.children)
 
     def resize(self, size: int, *, now: float) -> int:
-        """Let processes go that are too many, and return how many are missing."""
+        """Have no more jobs run at a time than this; return how many processes are missing."""
+        self._size = size
         staying = [child for child in self.children if child.leaves_by is None]
-        # Those that have nothing to do go first.
-        staying.sort(key=lambda child: child.is_idle)
-        for child in staying[size:]:
+        idle = [child for child in staying if child.is_idle]
+        # The others run on, and leave when they have nothing to do any more.
+        for child in idle[: max(0, len(staying) - size)]:
             child.leave(now)
         return max(0, size - len(staying))
+
+    def dismiss(self, *, now: float) -> None:
+        """Let every process go when it has done what it does."""
+        for child in self.children:
+            child.leave(now)
 
     def find_running(self, key: int) -> ChildProcess | None:
         """Return the process that runs a job."""
@@ -96,10 +103,13 @@ class Crew:
 
     def _freest(self, now: float) -> ChildProcess | None:
         """Return the process that should have the next job; None if all have enough."""
+        busy = sum(not child.is_idle for child in self.children)
+        if busy > self._size:
+            return None
         best, least = None, max(1, min(_MOST_AHEAD, int(_AHEAD / max(self._pace, 1e-9))))
         for child in self.children:
             load = child.load
-            if load >= least or not child.takes_jobs:
+            if load >= least or not child.takes_jobs or (load == 0 and busy == self._size):
                 continue
             if self._max_tasks is not None and child.given >= self._max_tasks:
                 continue

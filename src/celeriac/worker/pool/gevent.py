@@ -4,8 +4,9 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from time import monotonic, time
-from typing import Any
+from typing import Any, Final
 
 from gevent import Greenlet, GreenletExit, get_hub, joinall
 from gevent.monkey import is_module_patched
@@ -16,6 +17,9 @@ from celeriac.worker.pool.base import Job, Listener
 from celeriac.worker.pool.run import ListenerReport, Runner, perform
 
 __all__ = ["GeventPool"]
+
+#: How often limits are looked at while somebody waits for the last tasks.
+_LOOK_EVERY: Final = 0.1
 
 
 class _Seat(ListenerReport):
@@ -140,8 +144,12 @@ class GeventPool:
         """Begin nothing more, and wait until what runs has ended; say whether all of it did."""
         self._is_stopped = True
         self._waiting.clear()
-        greenlets = [seat.greenlet for seat in self._running.values()]
-        return len(joinall(greenlets, timeout)) == len(greenlets)
+        deadline = inf if timeout is None else monotonic() + timeout
+        while self._running and monotonic() < deadline:
+            greenlets = [seat.greenlet for seat in self._running.values()]
+            joinall(greenlets, min(_LOOK_EVERY, max(0.0, deadline - monotonic())))
+            self.tick(monotonic())
+        return not self._running
 
     def kill(self) -> None:
         """End every task at once; nobody is told of them."""

@@ -214,13 +214,16 @@ class ProcessPool:
     def _has_crew(self) -> bool:
         """Have as many processes as there should be; say whether the pool goes on."""
         with self._changed:
-            size = 0 if self._is_stopped or self._crew.fault else self.size
-            missing = self._crew.resize(size, now=monotonic())
+            missing = 0 if self._is_stopped else self._crew.resize(self.size, now=monotonic())
+            if self._is_stopped:
+                self._crew.dismiss(now=monotonic())
             if self._is_killed:
                 for child in self._crew.children:
                     child.kill()
             if self._is_stopped and not self._crew.children:
                 return False
+            if self._crew.fault:
+                missing = 0
         for _ in range(missing):
             self._hire()
         for child in self._crew.children:
@@ -249,6 +252,8 @@ class ProcessPool:
         """Take back what waits behind long jobs, and notice processes that have died unseen."""
         with self._changed:
             self._crew.take_back(now=now)
+            if self._is_stopped:
+                self._crew.enforce(now)  # who waits for the end does not tick
         if now - self._looked_at >= _LOOK_EVERY:
             self._looked_at = now
             for child in list(self._crew.children):

@@ -5,10 +5,11 @@ import logging
 import os
 from collections.abc import Mapping
 from itertools import count
+from math import inf
 from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from time import monotonic, time
-from typing import Any
+from typing import Any, Final
 
 from celeriac.config import Settings
 from celeriac.errors import SoftTimeLimitExceeded, TimeLimitExceeded
@@ -19,27 +20,37 @@ __all__ = ["ThreadPool"]
 
 logger = logging.getLogger(__name__)
 
+#: How often limits are looked at while somebody waits for the last tasks.
+_LOOK_EVERY: Final = 0.1
+
 
 class _Seat:
     """One thread of the pool, and the job that it runs. All of it is guarded by the mutex of the pool."""
 
     def __init__(self) -> None:
         self.ident = 0
-        self.thread: Thread | None = None
+        self.thread: Thread
         #: What runs now, from when to when the thread may be interrupted.
         self.job: Job | None = None
         self.began_at = 0.0
+        #: Whether it was told that it takes too long.
+        self.is_warned = False
         #: Whether an exception was raised in the thread from outside.
         self.is_interrupted = False
         #: Whether the thread does something for the pool, in the midst of which nothing may interrupt it.
         self.is_shielded = False
+        #: Whether it is to be interrupted right after that.
+        self.is_late = False
         #: Whether its job took too long: the thread is left to itself, and nobody listens to it any more.
         self.is_abandoned = False
 
-    @property
-    def can_be_warned(self) -> bool:
-        """Whether its job may be told, and has not been, that it takes too long."""
-        return not self.is_interrupted and not self.is_shielded
+    def warn(self) -> None:
+        """Raise SoftTimeLimitExceeded in the thread."""
+        self.is_warned = True
+        if self.is_shielded:
+            self.is_late = True
+        else:
+            self.interrupt(SoftTimeLimitExceeded)
 
     def interrupt(self, error: type[Exception] | None) -> None:
         """Raise an exception in the thread, as soon as it is back in Python code; None takes it back."""
@@ -83,8 +94,13 @@ class _Report(ListenerReport):
         return not self._seat.is_abandoned
 
     def _unshield(self) -> None:
-        if get_ident() == self._seat.ident:
-            self._seat.is_shielded = False
+        seat = self._seat
+        if get_ident() == seat.ident:
+            with self._mutex:
+                seat.is_shielded = False
+                is_late, seat.is_late = seat.is_late, False
+            if is_late:
+                raise SoftTimeLimitExceeded
 
 
 class ThreadPool:
@@ -153,8 +169,8 @@ class ThreadPool:
                 if _is_over(job.time_limit, now - seat.began_at):
                     overdue.append((job, now - seat.began_at))
                     self._abandon(seat)
-                elif _is_over(job.soft_time_limit, now - seat.began_at) and seat.can_be_warned:
-                    seat.interrupt(SoftTimeLimitExceeded)
+                elif _is_over(job.soft_time_limit, now - seat.began_at) and not seat.is_warned:
+                    seat.warn()
             self._fill()
         for job, runtime in overdue:
             logger.error(
@@ -172,12 +188,12 @@ class ThreadPool:
         """Begin nothing more, and wait until what runs has ended; say whether all of it did."""
         self._waiting.clear()
         self._shrink_to(0)
-        deadline = None if timeout is None else monotonic() + timeout
-        with self._mutex:
-            threads = [seat.thread for seat in self._seats if seat.thread is not None]
-        for thread in threads:
-            thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
-        return not any(thread.is_alive() for thread in threads)
+        deadline = inf if timeout is None else monotonic() + timeout
+        while self._seats and monotonic() < deadline:
+            for seat in list(self._seats)[:1]:
+                seat.thread.join(min(_LOOK_EVERY, max(0.0, deadline - monotonic())))
+            self.tick(monotonic())
+        return not self._seats
 
     def kill(self) -> None:
         """Begin nothing more, and listen to nobody. What runs ends by itself, or with the program."""
@@ -270,7 +286,7 @@ class ThreadPool:
 
     def _begin(self, seat: _Seat, job: Job) -> None:
         with self._mutex:
-            seat.job, seat.began_at = job, monotonic()
+            seat.job, seat.began_at, seat.is_warned, seat.is_late = job, monotonic(), False, False
 
     def _end(self, seat: _Seat) -> None:
         """From here on nothing interrupts the thread, and no limit counts."""

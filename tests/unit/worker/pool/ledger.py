@@ -19,7 +19,7 @@ from tests.unit.worker.pool.sample import app
 
 APP = "tests.unit.worker.pool.sample:app"
 #: Far more than needed, for a busy machine.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 _keys = count(1)
 _mutex = Lock()
@@ -67,10 +67,15 @@ class Ledger:
         """Return what was told of a job."""
         return [(what, content) for key, what, content in list(self.entries) if key == given.key]
 
+    def has_ended(self, *jobs: Job) -> bool:
+        """Say whether all of these have ended."""
+        return {each.key for each in jobs} <= {key for key, what, _ in list(self.entries) if what == "ended"}
+
     def outcomes(self, *jobs: Job) -> list[Outcome]:
         """Wait until jobs have ended, and return how."""
-        self.wait(lambda: all(any(what == "ended" for what, _ in self.of(each)) for each in jobs))
-        return [content for each in jobs for what, content in self.of(each) if what == "ended"]
+        self.wait(lambda: self.has_ended(*jobs))
+        outcomes = {key: content for key, what, content in list(self.entries) if what == "ended"}
+        return [outcomes[each.key] for each in jobs]
 
     def run(self, *jobs: Job) -> list[Outcome]:
         return self.outcomes(*self.submit(*jobs))

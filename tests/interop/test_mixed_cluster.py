@@ -1,0 +1,402 @@
+"""Two workers of Celery's and two of ours are one cluster, on each broker, for clients of both kinds."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from celeriac.app import Celeriac
+from celeriac.errors import TaskRevoked
+from celeriac.testing.peers import CeleriacWorker, CeleryWorker
+from celeriac.wire.hello import decode_revoked
+from tests.console import Console
+from tests.fleet import OUR_APP, PATIENCE, Worker, batch, come_true, run_all, running
+from tests.interop.conftest import BROKERS, Pair, paired
+from tests.live import PEER_APP, PEERS, peer
+from tests.watcher import Watcher
+
+#: Tasks of each client for each worker alone, and for whoever takes them.
+OWN, SHARED = 40, 60
+#: Asked of the cluster by the commands of both sides.
+QUESTIONS = ("ping", "active", "stats", "revoked")
+
+#: Revoked where the name says, and nowhere else, before the late ones came.
+AT_CELERY, AT_OURS = "revoked-at-celery", "revoked-at-ours"
+
+
+@dataclass
+class Mixed:
+    """A cluster of four workers, each with a queue of its own and one for all."""
+
+    pair: Pair
+    app: Celeriac
+    #: A client of Celery's.
+    console: Console
+    #: Who hears all events.
+    watcher: Watcher
+    celery: list[CeleryWorker]
+    ours: list[CeleriacWorker]
+
+    @property
+    def workers(self) -> list[Worker]:
+        return [*self.celery, *self.ours]
+
+    @property
+    def names(self) -> set[str]:
+        return {worker.hostname for worker in self.workers}
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """The queue that each worker has for itself, and whose it is."""
+        return {f"of.{name}": name for name in sorted(self.names)}
+
+    def batch(self, version: str = "5.7", **work: Any) -> list[tuple[str, Any]]:
+        """Have a client of Celery's do work."""
+        return batch(peer(version), url=self.pair.url, backend=self.pair.backend, **work)
+
+
+def options_of(hostname: str) -> dict[str, Any]:
+    return {"hostname": hostname, "arguments": ("-Q", f"celery,of.{hostname}")}
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def mixed(request: pytest.FixtureRequest) -> Iterator[Mixed]:
+    with paired(request, "5.7", request.param) as pair, ExitStack() as stack:
+        place = {"url": pair.url, "backend": pair.backend}
+        celery = [
+            CeleryWorker(peer("5.6"), PEER_APP, **place, **talkative("prefork@celery56")),
+            CeleryWorker(
+                peer("5.7"), PEER_APP, **place, **talkative("threads@celery57"), pool="threads"
+            ),
+        ]
+        ours = [
+            CeleriacWorker(OUR_APP, **place, **options_of(f"{pool}@ours"), pool=pool)
+            for pool in ("threads", "processes")
+        ]
+        app = Celeriac(pair.url, pair.backend, environ={})
+        stack.callback(app.close)
+        console = stack.enter_context(pair.console())
+        stack.enter_context(running(*celery, *ours))
+        watcher = stack.enter_context(Watcher(app))
+        yield Mixed(pair, app, console, watcher, celery, ours)
+
+
+def talkative(hostname: str) -> dict[str, Any]:
+    """Return the options of a worker of Celery's that tells who joins and leaves."""
+    options = options_of(hostname)
+    return options | {"arguments": (*options["arguments"], "--loglevel", "DEBUG")}
+
+
+# -- tasks
+
+
+@dataclass
+class Load:
+    """Many tasks of both clients, ended."""
+
+    #: What each is to return, and did, by id.
+    wanted: dict[str, Any] = field(default_factory=dict)
+    got: dict[str, Any] = field(default_factory=dict)
+    #: The worker whose queue it was sent to, by id, where that is one worker's alone.
+    owners: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def load(mixed: Mixed) -> Load:
+    load = Load()
+    works: list[tuple[str, list[Any], dict[str, Any]]] = []
+    for queue in mixed.queues:
+        works += [("peers.add", [number, 1], {"queue": queue}) for number in range(OWN)]
+        works.append(("peers.retry_then_succeed", [], {"queue": queue}))
+    works += [("peers.add", [number, 1], {}) for number in range(SHARED)]
+
+    def note(task_id: str, work: tuple[str, list[Any], dict[str, Any]], value: Any) -> None:
+        name, arguments, options = work
+        load.wanted[task_id] = sum(arguments) if name == "peers.add" else 2
+        load.got[task_id] = value
+        if options:
+            load.owners[task_id] = mixed.queues[options["queue"]]
+
+    def ours() -> None:
+        results = [mixed.app.send_task(name, args, **options) for name, args, options in works]  # type: ignore[arg-type]
+        for result, work in zip(results, works, strict=True):
+            note(result.id, work, result.get(timeout=PATIENCE))
+
+    def theirs() -> None:
+        for (task_id, value), work in zip(mixed.batch(tasks=works), works, strict=True):
+            note(task_id, work, value)
+
+    run_all([ours, theirs])
+    return load
+
+
+def test_every_task_of_both_clients_has_the_right_result(load: Load) -> None:
+    assert load.got == load.wanted
+    assert len(load.wanted) == 2 * (4 * (OWN + 1) + SHARED)
+
+
+def test_every_task_ends_once_as_events_tell(mixed: Mixed, load: Load) -> None:
+    def ends() -> Counter[str]:
+        return Counter(str(event["uuid"]) for event in mixed.watcher.of_type("task-succeeded"))
+
+    mixed.watcher.wait_for(lambda: ends().keys() >= load.wanted.keys())
+    mixed.watcher.wait_until_it_hears()
+
+    counts = ends()
+    assert {task_id: counts[task_id] for task_id in load.wanted} == dict.fromkeys(load.wanted, 1)
+    states = {task_id: mixed.watcher.state.tasks[task_id].state for task_id in load.wanted}
+    assert states == dict.fromkeys(load.wanted, "SUCCESS")
+
+
+def test_each_worker_runs_what_was_sent_to_its_own_queue_and_no_other_does(mixed: Mixed, load: Load) -> None:
+    mixed.watcher.wait_for(
+        lambda: (
+            {str(event["uuid"]) for event in mixed.watcher.of_type("task-succeeded")} >= load.wanted.keys()
+        )
+    )
+
+    ran = {
+        str(event["uuid"]): event["hostname"]
+        for event in mixed.watcher.of_type("task-succeeded")
+        if event["uuid"] in load.owners
+    }
+
+    assert ran == load.owners
+    assert set(ran.values()) == mixed.names
+
+
+@pytest.mark.parametrize("version", PEERS)
+def test_chains_groups_and_chords_of_a_celery_client_run_across_all_four(mixed: Mixed, version: str) -> None:
+    done = dict(mixed.batch(version, across=list(mixed.queues)))
+
+    evens = [0, 2, 4, 6, 8, 10, 12, 14]
+    assert done == {
+        "chain": 8,
+        "group": evens,
+        **{f"chord that ends on {queue}": sum(evens) for queue in mixed.queues},
+        "group in a chain": sum(evens) + 1,
+        "chord of chains": sum(evens) + 2 * len(evens),
+    }
+
+
+@pytest.mark.parametrize("version", PEERS)
+def test_a_client_that_speaks_protocol_1_is_served_by_all_four(mixed: Mixed, version: str) -> None:
+    tasks = [("peers.add", [number, 1], {"queue": queue}) for queue in mixed.queues for number in range(5)]
+    tasks += [("peers.retry_then_succeed", [], {"queue": queue}) for queue in mixed.queues]
+
+    done = mixed.batch(version, tasks=tasks, protocol=1)
+
+    assert [value for _, value in done] == [1, 2, 3, 4, 5] * 4 + [2] * 4
+
+
+def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mixed) -> None:
+    tasks = [("peers.fail", ["planned"], {"queue": queue}) for queue in mixed.queues]
+
+    theirs = [value for _, value in mixed.batch(tasks=tasks)]
+    sent = [mixed.app.send_task(name, args, **options) for name, args, options in tasks]  # type: ignore[arg-type]
+    ours = [result.get(timeout=PATIENCE, propagate=False) for result in sent]
+
+    assert theirs == ["ValueError: planned"] * 4
+    assert [(error.exc_type, error.exc_args) for error in ours] == [("ValueError", ("planned",))] * 4
+
+
+# -- questions
+
+
+def test_clients_of_both_kinds_find_all_four_without_being_told_their_names(mixed: Mixed) -> None:
+    def by_celery() -> set[str]:
+        return {name for answer in mixed.console.ask("ping", timeout=2) for name in answer}
+
+    def by_us() -> set[str]:
+        return set(mixed.app.control.inspect(timeout=2).ping())
+
+    assert come_true(lambda: by_celery() == mixed.names)
+    assert come_true(lambda: by_us() == mixed.names)
+
+
+def test_the_commands_of_celery_and_ours_show_the_answers_of_all_four(mixed: Mixed) -> None:
+    destination = ["--destination", ",".join(sorted(mixed.names)), "--timeout", str(PATIENCE)]
+    celery = [str(mixed.pair.python), "-m", "celery", "--app", PEER_APP.stem, "inspect"]
+    ours = [sys.executable, "-m", "celeriac", "inspect"]
+    environment = {"CELERY_BROKER_URL": mixed.pair.url, "CELERIAC_BROKER_URL": mixed.pair.url}
+
+    def ask(command: list[str], question: str) -> set[str]:
+        done = subprocess.run(  # noqa: S603 - our own commands
+            [*command, *destination, "--json", question],
+            env=dict(os.environ) | environment,
+            cwd=PEER_APP.parent,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return set(json.loads(done.stdout))
+
+    asked = [(command, question) for command in (celery, ours) for question in QUESTIONS]
+    answers = run_all([lambda each=each: ask(*each) for each in asked])  # type: ignore[misc]
+
+    assert answers == [mixed.names] * len(asked)
+
+
+def test_a_celery_client_that_says_hello_is_told_clocks_and_revoked_tasks_by_all_four(mixed: Mixed) -> None:
+    answers = mixed.console.ask(
+        "inspect",
+        method="hello",
+        args=["somebody@celery"],
+        destination=sorted(mixed.names),
+        timeout=PATIENCE,
+    )
+
+    assert answers.keys() == mixed.names
+    assert all(answer["clock"] > 0 for answer in answers.values())
+    for answer in answers.values():
+        decode_revoked(answer["revoked"])
+
+
+def test_what_runs_on_any_of_the_four_is_shown_to_both_clients(mixed: Mixed) -> None:
+    sent = [mixed.app.send_task("peers.sleep_for", [3.0], queue=queue).id for queue in mixed.queues]
+    where = dict(zip(sent, mixed.queues.values(), strict=True))
+
+    def by_celery() -> dict[str, str]:
+        answers = mixed.console.ask(
+            "inspect", method="active", destination=sorted(mixed.names), timeout=PATIENCE
+        )
+        return shown(answers)
+
+    def by_us() -> dict[str, str]:
+        return shown(mixed.app.control.inspect(sorted(mixed.names), timeout=PATIENCE).active())
+
+    def shown(answers: dict[str, Any]) -> dict[str, str]:
+        return {task["id"]: task["hostname"] for tasks in answers.values() for task in tasks}
+
+    assert come_true(lambda: by_celery() == where)
+    assert come_true(lambda: by_us() == where)
+
+
+# -- who comes later
+
+
+@dataclass
+class Late:
+    """A worker of each kind that came when the four were there."""
+
+    celery: CeleryWorker
+    ours: CeleriacWorker
+    #: Who knew of which revoked task before they came, by the id of the task.
+    knew: dict[str, set[str]]
+    #: The ids of revoked tasks that each of them knew once they were there.
+    learned: dict[str, set[str]]
+
+
+@pytest.fixture(scope="module")
+def late(mixed: Mixed) -> Iterator[Late]:
+    theirs = [worker.hostname for worker in mixed.celery]
+    mixed.console.ask(
+        "broadcast",
+        command="revoke",
+        arguments={"task_id": [AT_CELERY]},
+        destination=theirs,
+        reply=True,
+        timeout=PATIENCE,
+    )
+    mixed.app.control.revoke(
+        [AT_OURS], destination=[worker.hostname for worker in mixed.ours], reply=True, timeout=PATIENCE
+    )
+    before = revoked(mixed, mixed.names)
+    knew = {
+        task_id: {name for name in mixed.names if task_id in before[name]} for task_id in (AT_CELERY, AT_OURS)
+    }
+    place = {"url": mixed.pair.url, "backend": mixed.pair.backend}
+    celery = CeleryWorker(
+        peer("5.6"),
+        PEER_APP,
+        **place,
+        hostname="late@celery56",
+        pool="threads",
+        arguments=("-Q", "late.celery"),
+    )
+    ours = CeleriacWorker(OUR_APP, **place, hostname="late@ours", arguments=("-Q", "late.ours"))
+    with running(celery, ours):
+        yield Late(celery, ours, knew, revoked(mixed, {celery.hostname, ours.hostname}))
+
+
+def revoked(mixed: Mixed, names: set[str]) -> dict[str, set[str]]:
+    """Return the ids that nodes know to be revoked."""
+    answers = mixed.app.control.inspect(sorted(names), timeout=PATIENCE).revoked()
+    return {name: set(answers[name]) for name in names}
+
+
+def test_a_worker_of_ours_that_joins_later_does_not_run_what_was_revoked_at_celerys(
+    mixed: Mixed, late: Late
+) -> None:
+    result = mixed.app.send_task("peers.echo", ["it ran"], task_id=AT_CELERY, queue="late.ours")
+
+    ended = result.get(timeout=PATIENCE, propagate=False)
+
+    assert late.knew[AT_CELERY] == {worker.hostname for worker in mixed.celery}
+    assert AT_CELERY in late.learned[late.ours.hostname]
+    assert isinstance(ended, TaskRevoked)
+
+
+def test_a_worker_of_celerys_that_joins_later_does_not_run_what_was_revoked_at_ours(
+    mixed: Mixed, late: Late
+) -> None:
+    result = mixed.app.send_task("peers.echo", ["it ran"], task_id=AT_OURS, queue="late.celery")
+
+    ended = result.get(timeout=PATIENCE, propagate=False)
+
+    assert late.knew[AT_OURS] == {worker.hostname for worker in mixed.ours}
+    assert AT_OURS in late.learned[late.celery.hostname]
+    assert isinstance(ended, TaskRevoked)
+
+
+def test_who_joins_is_noticed_by_all_four(mixed: Mixed, late: Late) -> None:
+    for name in (late.celery.hostname, late.ours.hostname):
+        assert_all_log(mixed.celery, f"{name} joined the party")
+        assert_all_log(mixed.ours, f"Node {name} joined")
+
+
+@pytest.fixture(scope="module")
+def gone(mixed: Mixed, late: Late) -> Late:
+    """The worker of ours has left and come again; then both were killed."""
+    late.ours.stop()
+    assert_all_log(mixed.ours, f"Node {late.ours.hostname} left")
+    late.ours.start()
+    late.celery.kill()
+    late.ours.kill()
+    return late
+
+
+def test_who_leaves_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:
+    assert_all_log(mixed.celery, f"{gone.ours.hostname} left")
+    assert_all_log(mixed.ours, f"Node {gone.ours.hostname} left")
+
+
+def test_who_is_killed_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:
+    for name in (gone.celery.hostname, gone.ours.hostname):
+        assert_all_log(mixed.celery, f"missed heartbeat from {name}")
+        assert_all_log(mixed.ours, f"Node {name} is lost")
+
+
+def assert_all_log(workers: list[Any], text: str) -> None:
+    for worker in workers:
+        assert come_true(lambda worker=worker: text in worker.log()), f"{worker.hostname}: {text}"  # type: ignore[misc]
+
+
+def test_nobody_logs_an_error_but_for_tasks_that_fail_on_purpose(mixed: Mixed, gone: Late) -> None:
+    workers = [*mixed.workers, gone.celery, gone.ours]
+
+    errors = {
+        worker.hostname: [error for error in worker.errors() if "ValueError: planned" not in error]
+        for worker in workers
+    }
+
+    assert errors == {worker.hostname: [] for worker in workers}
