@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,9 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from celeriac.app import Celeriac
+from celeriac.cli.root import app as celeriac_command
 from celeriac.errors import TaskRevoked
+from celeriac.model.events import Event
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 from celeriac.wire.hello import decode_revoked
 from tests.console import Console
@@ -26,6 +28,14 @@ from tests.watcher import Watcher
 OWN, SHARED = 40, 60
 #: Asked of the cluster by the commands of both sides.
 QUESTIONS = ("ping", "active", "stats", "revoked")
+
+#: The command ``celery`` several times, in one process: to load it takes longer than all else.
+CELERY = """
+import json, sys
+from celery.bin.celery import celery
+for arguments in json.loads(sys.argv[1]):
+    celery(args=["--app", "app", *arguments], auto_envvar_prefix="CELERY", standalone_mode=False)
+"""
 
 #: Revoked where the name says, and nowhere else, before the late ones came.
 AT_CELERY, AT_OURS = "revoked-at-celery", "revoked-at-ours"
@@ -69,12 +79,11 @@ def options_of(hostname: str) -> dict[str, Any]:
 @pytest.fixture(scope="module", params=BROKERS)
 def mixed(request: pytest.FixtureRequest) -> Iterator[Mixed]:
     with paired(request, "5.7", request.param) as pair, ExitStack() as stack:
-        place = {"url": pair.url, "backend": pair.backend}
+        place: dict[str, Any] = {"url": pair.url, "backend": pair.backend}
+        # Celery: of two tries at a time, the first may be the last to store its end. So one at a time.
         celery = [
             CeleryWorker(peer("5.6"), PEER_APP, **place, **talkative("prefork@celery56")),
-            CeleryWorker(
-                peer("5.7"), PEER_APP, **place, **talkative("threads@celery57"), pool="threads"
-            ),
+            CeleryWorker(peer("5.7"), PEER_APP, **place, **talkative("threads@celery57"), pool="threads"),
         ]
         ours = [
             CeleriacWorker(OUR_APP, **place, **options_of(f"{pool}@ours"), pool=pool)
@@ -125,7 +134,7 @@ def load(mixed: Mixed) -> Load:
             load.owners[task_id] = mixed.queues[options["queue"]]
 
     def ours() -> None:
-        results = [mixed.app.send_task(name, args, **options) for name, args, options in works]  # type: ignore[arg-type]
+        results = [mixed.app.send_task(name, args, **options) for name, args, options in works]
         for result, work in zip(results, works, strict=True):
             note(result.id, work, result.get(timeout=PATIENCE))
 
@@ -142,143 +151,33 @@ def test_every_task_of_both_clients_has_the_right_result(load: Load) -> None:
     assert len(load.wanted) == 2 * (4 * (OWN + 1) + SHARED)
 
 
-def test_every_task_ends_once_as_events_tell(mixed: Mixed, load: Load) -> None:
-    def ends() -> Counter[str]:
-        return Counter(str(event["uuid"]) for event in mixed.watcher.of_type("task-succeeded"))
+@pytest.fixture(scope="module")
+def ends(mixed: Mixed, load: Load) -> list[Event]:
+    """All that events tell of the tasks that ended well."""
 
-    mixed.watcher.wait_for(lambda: ends().keys() >= load.wanted.keys())
+    def told() -> list[Event]:
+        return [event for event in mixed.watcher.of_type("task-succeeded") if event["uuid"] in load.wanted]
+
+    mixed.watcher.wait_for(lambda: {event["uuid"] for event in told()} == load.wanted.keys())
     mixed.watcher.wait_until_it_hears()
+    return told()
 
-    counts = ends()
-    assert {task_id: counts[task_id] for task_id in load.wanted} == dict.fromkeys(load.wanted, 1)
+
+def test_every_task_ends_once_as_events_tell(mixed: Mixed, load: Load, ends: list[Event]) -> None:
+    counts = Counter(event["uuid"] for event in ends)
     states = {task_id: mixed.watcher.state.tasks[task_id].state for task_id in load.wanted}
+
+    assert counts == dict.fromkeys(load.wanted, 1)
     assert states == dict.fromkeys(load.wanted, "SUCCESS")
 
 
-def test_each_worker_runs_what_was_sent_to_its_own_queue_and_no_other_does(mixed: Mixed, load: Load) -> None:
-    mixed.watcher.wait_for(
-        lambda: (
-            {str(event["uuid"]) for event in mixed.watcher.of_type("task-succeeded")} >= load.wanted.keys()
-        )
-    )
-
-    ran = {
-        str(event["uuid"]): event["hostname"]
-        for event in mixed.watcher.of_type("task-succeeded")
-        if event["uuid"] in load.owners
-    }
+def test_each_worker_runs_what_was_sent_to_its_own_queue_and_no_other_does(
+    mixed: Mixed, load: Load, ends: list[Event]
+) -> None:
+    ran = {str(event["uuid"]): event["hostname"] for event in ends if event["uuid"] in load.owners}
 
     assert ran == load.owners
     assert set(ran.values()) == mixed.names
-
-
-@pytest.mark.parametrize("version", PEERS)
-def test_chains_groups_and_chords_of_a_celery_client_run_across_all_four(mixed: Mixed, version: str) -> None:
-    done = dict(mixed.batch(version, across=list(mixed.queues)))
-
-    evens = [0, 2, 4, 6, 8, 10, 12, 14]
-    assert done == {
-        "chain": 8,
-        "group": evens,
-        **{f"chord that ends on {queue}": sum(evens) for queue in mixed.queues},
-        "group in a chain": sum(evens) + 1,
-        "chord of chains": sum(evens) + 2 * len(evens),
-    }
-
-
-@pytest.mark.parametrize("version", PEERS)
-def test_a_client_that_speaks_protocol_1_is_served_by_all_four(mixed: Mixed, version: str) -> None:
-    tasks = [("peers.add", [number, 1], {"queue": queue}) for queue in mixed.queues for number in range(5)]
-    tasks += [("peers.retry_then_succeed", [], {"queue": queue}) for queue in mixed.queues]
-
-    done = mixed.batch(version, tasks=tasks, protocol=1)
-
-    assert [value for _, value in done] == [1, 2, 3, 4, 5] * 4 + [2] * 4
-
-
-def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mixed) -> None:
-    tasks = [("peers.fail", ["planned"], {"queue": queue}) for queue in mixed.queues]
-
-    theirs = [value for _, value in mixed.batch(tasks=tasks)]
-    sent = [mixed.app.send_task(name, args, **options) for name, args, options in tasks]  # type: ignore[arg-type]
-    ours = [result.get(timeout=PATIENCE, propagate=False) for result in sent]
-
-    assert theirs == ["ValueError: planned"] * 4
-    assert [(error.exc_type, error.exc_args) for error in ours] == [("ValueError", ("planned",))] * 4
-
-
-# -- questions
-
-
-def test_clients_of_both_kinds_find_all_four_without_being_told_their_names(mixed: Mixed) -> None:
-    def by_celery() -> set[str]:
-        return {name for answer in mixed.console.ask("ping", timeout=2) for name in answer}
-
-    def by_us() -> set[str]:
-        return set(mixed.app.control.inspect(timeout=2).ping())
-
-    assert come_true(lambda: by_celery() == mixed.names)
-    assert come_true(lambda: by_us() == mixed.names)
-
-
-def test_the_commands_of_celery_and_ours_show_the_answers_of_all_four(mixed: Mixed) -> None:
-    destination = ["--destination", ",".join(sorted(mixed.names)), "--timeout", str(PATIENCE)]
-    celery = [str(mixed.pair.python), "-m", "celery", "--app", PEER_APP.stem, "inspect"]
-    ours = [sys.executable, "-m", "celeriac", "inspect"]
-    environment = {"CELERY_BROKER_URL": mixed.pair.url, "CELERIAC_BROKER_URL": mixed.pair.url}
-
-    def ask(command: list[str], question: str) -> set[str]:
-        done = subprocess.run(  # noqa: S603 - our own commands
-            [*command, *destination, "--json", question],
-            env=dict(os.environ) | environment,
-            cwd=PEER_APP.parent,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return set(json.loads(done.stdout))
-
-    asked = [(command, question) for command in (celery, ours) for question in QUESTIONS]
-    answers = run_all([lambda each=each: ask(*each) for each in asked])  # type: ignore[misc]
-
-    assert answers == [mixed.names] * len(asked)
-
-
-def test_a_celery_client_that_says_hello_is_told_clocks_and_revoked_tasks_by_all_four(mixed: Mixed) -> None:
-    answers = mixed.console.ask(
-        "inspect",
-        method="hello",
-        args=["somebody@celery"],
-        destination=sorted(mixed.names),
-        timeout=PATIENCE,
-    )
-
-    assert answers.keys() == mixed.names
-    assert all(answer["clock"] > 0 for answer in answers.values())
-    for answer in answers.values():
-        decode_revoked(answer["revoked"])
-
-
-def test_what_runs_on_any_of_the_four_is_shown_to_both_clients(mixed: Mixed) -> None:
-    sent = [mixed.app.send_task("peers.sleep_for", [3.0], queue=queue).id for queue in mixed.queues]
-    where = dict(zip(sent, mixed.queues.values(), strict=True))
-
-    def by_celery() -> dict[str, str]:
-        answers = mixed.console.ask(
-            "inspect", method="active", destination=sorted(mixed.names), timeout=PATIENCE
-        )
-        return shown(answers)
-
-    def by_us() -> dict[str, str]:
-        return shown(mixed.app.control.inspect(sorted(mixed.names), timeout=PATIENCE).active())
-
-    def shown(answers: dict[str, Any]) -> dict[str, str]:
-        return {task["id"]: task["hostname"] for tasks in answers.values() for task in tasks}
-
-    assert come_true(lambda: by_celery() == where)
-    assert come_true(lambda: by_us() == where)
 
 
 # -- who comes later
@@ -314,7 +213,7 @@ def late(mixed: Mixed) -> Iterator[Late]:
     knew = {
         task_id: {name for name in mixed.names if task_id in before[name]} for task_id in (AT_CELERY, AT_OURS)
     }
-    place = {"url": mixed.pair.url, "backend": mixed.pair.backend}
+    place: dict[str, Any] = {"url": mixed.pair.url, "backend": mixed.pair.backend}
     celery = CeleryWorker(
         peer("5.6"),
         PEER_APP,
@@ -378,6 +277,126 @@ def gone(mixed: Mixed, late: Late) -> Late:
 def test_who_leaves_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:
     assert_all_log(mixed.celery, f"{gone.ours.hostname} left")
     assert_all_log(mixed.ours, f"Node {gone.ours.hostname} left")
+
+
+# -- tasks, once they are gone
+
+
+@pytest.mark.parametrize("version", PEERS)
+def test_chains_groups_and_chords_of_a_celery_client_run_across_all_four(mixed: Mixed, version: str) -> None:
+    done = dict(mixed.batch(version, across=list(mixed.queues)))
+
+    evens = [0, 2, 4, 6, 8, 10, 12, 14]
+    assert done == {
+        "chain": 8,
+        "group": evens,
+        **{f"chord that ends on {queue}": sum(evens) for queue in mixed.queues},
+        "group in a chain": sum(evens) + 1,
+        "chord of chains": sum(evens) + 2 * len(evens),
+    }
+
+
+@pytest.mark.parametrize("version", PEERS)
+def test_a_client_that_speaks_protocol_1_is_served_by_all_four(mixed: Mixed, version: str) -> None:
+    tasks = [("peers.add", [number, 1], {"queue": queue}) for queue in mixed.queues for number in range(5)]
+    tasks += [("peers.retry_then_succeed", [], {"queue": queue}) for queue in mixed.queues]
+
+    done = mixed.batch(version, tasks=tasks, protocol=1)
+
+    assert [value for _, value in done] == [1, 2, 3, 4, 5] * 4 + [2] * 4
+
+
+def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mixed) -> None:
+    tasks = [("peers.fail", ["planned"], {"queue": queue}) for queue in mixed.queues]
+
+    theirs = [value for _, value in mixed.batch(tasks=tasks)]
+    sent = [mixed.app.send_task(name, args, **options) for name, args, options in tasks]  # type: ignore[arg-type]
+    ours = [result.get(timeout=PATIENCE, propagate=False) for result in sent]
+
+    assert theirs == ["ValueError: planned"] * 4
+    assert [(error.exc_type, error.exc_args) for error in ours] == [("ValueError", ("planned",))] * 4
+
+
+# -- questions
+
+
+def test_clients_of_both_kinds_find_all_four_without_being_told_their_names(mixed: Mixed) -> None:
+    def by_celery() -> set[str]:
+        return {name for answer in mixed.console.ask("ping", timeout=2) for name in answer}
+
+    def by_us() -> set[str]:
+        return set(mixed.app.control.inspect(timeout=2).ping())
+
+    assert come_true(lambda: by_celery() >= mixed.names)
+    assert come_true(lambda: by_us() >= mixed.names)
+
+
+def test_the_command_celery_shows_the_answers_of_all_four(mixed: Mixed) -> None:
+    done = subprocess.run(  # noqa: S603 - our own command
+        [str(mixed.pair.python), "-c", CELERY, json.dumps(questions(mixed))],
+        env=dict(os.environ) | {"CELERY_BROKER_URL": mixed.pair.url},
+        cwd=PEER_APP.parent,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * len(QUESTIONS),
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+    assert [set(answer) for answer in answers] == [mixed.names] * len(QUESTIONS)
+
+
+def test_the_command_celeriac_shows_the_answers_of_all_four(mixed: Mixed) -> None:
+    for question in questions(mixed):
+        done = CliRunner().invoke(celeriac_command, [*question, "--broker", mixed.pair.url])
+
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert set(json.loads(done.stdout)) == mixed.names
+
+
+def questions(mixed: Mixed) -> list[list[str]]:
+    """Return the questions to all four, as both commands take them."""
+    destination = ("--destination", ",".join(sorted(mixed.names)), "--timeout", str(PATIENCE))
+    return [["inspect", *destination, "--json", question] for question in QUESTIONS]
+
+
+def test_a_celery_client_that_says_hello_is_told_clocks_and_revoked_tasks_by_all_four(mixed: Mixed) -> None:
+    answers = mixed.console.ask(
+        "inspect",
+        method="hello",
+        args=["somebody@celery"],
+        destination=sorted(mixed.names),
+        timeout=PATIENCE,
+    )
+
+    assert answers.keys() == mixed.names
+    assert all(answer["clock"] > 0 for answer in answers.values())
+    for answer in answers.values():
+        decode_revoked(answer["revoked"])
+
+
+def test_what_runs_on_any_of_the_four_is_shown_to_both_clients(mixed: Mixed) -> None:
+    sent = [mixed.app.send_task("peers.sleep_for", [3.0], queue=queue).id for queue in mixed.queues]
+    where = dict(zip(sent, mixed.queues.values(), strict=True))
+
+    def by_celery() -> dict[str, str]:
+        answers = mixed.console.ask(
+            "inspect", method="active", destination=sorted(mixed.names), timeout=PATIENCE
+        )
+        return shown(answers)
+
+    def by_us() -> dict[str, str]:
+        return shown(mixed.app.control.inspect(sorted(mixed.names), timeout=PATIENCE).active())
+
+    def shown(answers: dict[str, Any]) -> dict[str, str]:
+        return {task["id"]: task["hostname"] for tasks in answers.values() for task in tasks}
+
+    assert come_true(lambda: by_celery() == where)
+    assert come_true(lambda: by_us() == where)
+
+
+# -- what is seen last
 
 
 def test_who_is_killed_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:

@@ -290,6 +290,17 @@ def test_what_is_taken_at_once_is_bounded_in_bytes(connect: Connect) -> None:
     assert max(batches) <= 3
 
 
+@pytest.mark.parametrize("steps", [7, "abc", [None]])
+def test_steps_of_priority_that_are_no_numbers_are_a_mistake_in_the_settings(
+    connect: Connect, steps: object
+) -> None:
+    link = connect(priority_steps=steps)
+
+    for _ in range(2):
+        with pytest.raises(ImproperlyConfigured, match="broker_transport_options"):
+            link.consume(QUEUE, print, prefetch=1)
+
+
 @pytest.mark.parametrize("timeout", [0, -1, "soon", None])
 def test_a_visibility_timeout_that_is_none_is_a_mistake_in_the_settings(
     connect: Connect, timeout: object

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from celeriac import Celeriac, Ignore, Reject
+from celeriac import Celeriac, Ignore, Reject, SoftTimeLimitExceeded
 
 app = Celeriac(task_send_sent_event=True, task_track_started=True)
 
@@ -102,6 +102,97 @@ def die(file: str) -> str:
 def die_at_once() -> None:
     """Kill the process that runs it."""
     os.kill(os.getpid(), 9)
+
+
+@app.task(name="ours.hold", acks_late=True)
+def hold(file: str, text: str, until: str) -> str:
+    """Write that it began, wait until there is a file, write that it ended, and return the text."""
+    _write(file, f"begin {text}")
+    while not Path(until).exists():
+        time.sleep(0.02)
+    _write(file, f"end {text}")
+    return text
+
+
+@app.task(name="ours.hold_early")
+def hold_early(file: str, text: str, until: str) -> str:
+    """Do the same, acknowledged when it begins."""
+    return str(hold.run(file, text, until))
+
+
+@app.task(name="ours.meet")
+def meet(file: str, count: int) -> bool:
+    """Wait until so many of its kind run at a time."""
+    with Path(file).open("ab", buffering=0) as place:
+        place.write(b"x")
+    while Path(file).stat().st_size < count:
+        time.sleep(0.02)
+    return True
+
+
+@app.task(name="ours.now")
+def now() -> float:
+    """Return when it ran."""
+    return time.time()
+
+
+@app.task(name="ours.hop", bind=True, max_retries=None)
+def hop(self: Any, path: list[str], stops: int) -> list[str]:
+    """Be tried again until so many workers have had it; return who had it, in order."""
+    path = [*path, self.request.hostname]
+    if len(set(path)) < stops:
+        raise self.retry(args=[path, stops], countdown=0)
+    return path
+
+
+@app.task(name="ours.give_up", bind=True, max_retries=2)
+def give_up(self: Any, file: str) -> None:
+    """Never succeed."""
+    _write(file, f"try {self.request.retries}")
+    raise self.retry(countdown=0)
+
+
+@app.task(
+    name="ours.flaky", bind=True, autoretry_for=(OSError,), retry_kwargs={"countdown": 0}, max_retries=2
+)
+def flaky(self: Any, failures: int) -> int:
+    """Fail so often, and be tried again by itself; return how often it was."""
+    if self.request.retries < failures:
+        raise OSError("planned")
+    return int(self.request.retries)
+
+
+@app.task(name="ours.tidy_up", soft_time_limit=0.5)
+def tidy_up() -> str:
+    """Take too long, and notice it."""
+    try:
+        while True:
+            time.sleep(0.01)
+    except SoftTimeLimitExceeded:
+        return "tidy"
+
+
+@app.task(name="ours.reject_once", acks_late=True)
+def reject_once(file: str) -> str:
+    """Go back to the queue, the first time."""
+    if not Path(file).exists():
+        _write(file, "rejected")
+        raise Reject("planned", requeue=True)
+    return "taken"
+
+
+@app.task(name="ours.progress", bind=True)
+def progress(self: Any, until: str) -> str:
+    """Tell how far it is, and end when there is a file."""
+    self.update_state("PROGRESS", {"done": 1, "of": 2})
+    while not Path(until).exists():
+        time.sleep(0.02)
+    return "done"
+
+
+@app.task(name="ours.seldom", rate_limit="1/h")
+def seldom(text: str) -> str:
+    return text
 
 
 def _write(file: str, text: str) -> None:

@@ -13,7 +13,7 @@ from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.session import Session
 from celeriac.cli.worker_log import LEVELS, logging_to
-from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.identity import node_name
 from celeriac.views.text import visible
@@ -242,15 +242,24 @@ def _load(place: str) -> "Celeriac":
         sys.path.insert(0, str(Path.cwd()))
     try:
         app = load_app(place)
-    except ModuleNotFoundError as error:
-        raise ImproperlyConfigured(
-            f"{place!r} cannot be imported: {error}; start the worker where the module is, or mend --app"
-        ) from error
+    except CeleriacError:
+        raise
+    except Exception as error:
+        raise ImproperlyConfigured(_why_not_loaded(place, error)) from error
     if not isinstance(app, Celeriac):
         raise ImproperlyConfigured(
             f"{place!r} is a {type(app).__name__}, not a Celeriac app: name the one that has the tasks"
         )
     return app
+
+
+def _why_not_loaded(place: str, error: Exception) -> str:
+    module = place.partition(":")[0]
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{module}.".startswith(f"{missing}."):
+        return f"there is no module {missing!r}: start the worker where it is, or mend --app"
+    # Not ours to mend, and not that of --app: what it says itself is the way to it.
+    return f"{module} cannot be imported, {type(error).__name__}: {error}; --debug shows where"
 
 
 def _begin_patched() -> None:

@@ -27,15 +27,14 @@ class _Lines(logging.Handler):
         self.setFormatter(logging.Formatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
-        moment = logging.Formatter.default_time_format
-        at = logging.Formatter().formatTime(record, moment)
-        first, *rest = visible_lines(text, _LINE_CHARS) or [""]
-        head = f"[{at},{int(record.msecs):03d}: {record.levelname}/{record.processName}] {first}"
         try:
+            text = self.format(record)
+            at = logging.Formatter().formatTime(record, logging.Formatter.default_time_format)
+            first, *rest = visible_lines(text, _LINE_CHARS) or [""]
+            head = f"[{at},{int(record.msecs):03d}: {record.levelname}/{record.processName}] {first}"
             self._stream.write("\n".join([head, *(f"    {line}" for line in rest)]) + "\n")
             self._stream.flush()
-        except OSError:
+        except Exception:  # noqa: BLE001 - a line of log that cannot be written harms nobody who writes one
             self.handleError(record)
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
+from celeriac.config import Settings
 from celeriac.errors import CallerError, PeerError
 from celeriac.model.signature import TaskSignature
-from celeriac.config import Settings
 from celeriac.node.call_options import CALL_OPTIONS, CallOptions, read_signatures
 from celeriac.node.task_options import check_names
 from celeriac.wire.signature import read_signature, spell_signature

@@ -123,6 +123,9 @@ class _List:
         ]
 
 
+_Source = _Topics | _List | RedisTasks
+
+
 class RedisConnection(RedisConsuming):
     """One link to Redis or Sentinel: a socket to publish and ask, and one for each way to listen."""
 
@@ -224,17 +227,17 @@ class RedisConnection(RedisConsuming):
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         deadline = None if timeout is None else monotonic() + timeout
-        with self._spent_if_lost():
-            self._collect(deadline)
-        return self._deliver()
-
-    def _collect(self, deadline: float | None) -> None:
-        """Wait until there is something to deliver."""
         if self._left_over:
             self._opened_tasks()
         sources = self._sources()
         if not sources:
             raise ConnectionLost("nothing to drain: subscribe to a queue first")
+        with self._spent_if_lost():
+            self._collect(sources, deadline)
+        return self._deliver()
+
+    def _collect(self, sources: list[_Source], deadline: float | None) -> None:
+        """Wait until there is something to deliver."""
         if self._waiting and self._tasks is not None:
             self._tasks.prepare()  # what is settled is written, whatever else there is to do
             self._waiting.extend(self._tasks.arrived())
@@ -247,19 +250,20 @@ class RedisConnection(RedisConsuming):
                 wait = 0.0
             if is_woken := self._is_woken:
                 self._is_woken, wait = False, 0.0
-                wakeup.clear()
             if deadline is not None:
                 wait = min(wait, max(0.0, deadline - monotonic()))
             files: list[RedisLink | Wakeup] = [wakeup, *(source.link for source in sources)]
             ready = wait_for(files, wait)
+            if wakeup in ready:
+                wakeup.clear()  # whoever rang has said so before: the next turn sees it
             for source in sources:
                 if source.link in ready:
                     self._waiting.extend(source.receive(source.link.take()))
             if is_woken or (deadline is not None and monotonic() >= deadline):
                 break
 
-    def _sources(self) -> list[_Topics | _List | RedisTasks]:
-        sources: list[_Topics | _List | RedisTasks] = [*self._lists]
+    def _sources(self) -> list[_Source]:
+        sources: list[_Source] = [*self._lists]
         if self._topics is not None:
             sources.append(self._topics)
         if self._tasks is not None:
@@ -306,11 +310,14 @@ class RedisConnection(RedisConsuming):
     def _opened_link(self) -> RedisLink:
         if self._asking is None:
             with self._translated():
-                self._channel, self._asking = self._dial()
+                channel, asking = self._dial()
             try:
-                self._names = RedisNames(self._channel)
+                self._names = RedisNames(channel)
             except (TypeError, ValueError):
+                asking.close()
+                channel.close()
                 raise self._unusable() from None
+            self._channel, self._asking = channel, asking
         return self._asking
 
     def _links(self) -> list[RedisLink]:

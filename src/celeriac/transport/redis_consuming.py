@@ -8,7 +8,7 @@ from time import time
 from typing import Any, Final, Self
 
 from celeriac.config import Settings
-from celeriac.errors import ConnectionLost, ImproperlyConfigured, NetworkError
+from celeriac.errors import ImproperlyConfigured, NetworkError
 from celeriac.model.message import Delivery, Exchange, Queue
 from celeriac.transport.base import Take
 from celeriac.transport.redis_dial import RedisDialer
@@ -180,23 +180,30 @@ class RedisConsuming(RedisDialer, ABC):
 
     @contextmanager
     def _spent_if_lost(self) -> Iterator[None]:
+        """Take note of a loss, and of a refusal: what was asked after it is never answered in order."""
         try:
             yield
-        except ConnectionLost:
+        except NetworkError:
             self._is_spent = True
             raise
 
     def _opened_tasks(self) -> RedisTasks:
         if self._tasks is None:
             self._opened_link()
-            left_over, self._left_over = self._left_over, {}
-            self._tasks = RedisTasks(
-                self._new_link(),
-                self._names,
-                queues_of=self._queues_behind,
-                visibility_timeout=self._visibility_timeout(),
-                left_over=left_over,
-            )
+            timeout = self._visibility_timeout()
+            link = self._new_link()
+            try:
+                self._tasks = RedisTasks(
+                    link,
+                    self._names,
+                    queues_of=self._queues_behind,
+                    visibility_timeout=timeout,
+                    left_over=self._left_over,
+                )
+            except NetworkError:
+                link.close()
+                raise
+            self._left_over = {}
         return self._tasks
 
     def _queues_behind(self, exchange: str, routing_key: str) -> list[str]:

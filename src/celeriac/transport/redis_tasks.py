@@ -137,11 +137,12 @@ class RedisTasks:
 
     def finish(self, timeout: float) -> None:
         """Settle what is to be settled, put back what is still held, and wait until that is done."""
+        deadline = monotonic() + timeout
         self._consumers.clear()
         self._pipe.finish(timeout)  # what is on its way to us goes back as well
         self.unsettled.release()
         self.unsettled.prepare(is_consuming=False)
-        self._pipe.finish(timeout)
+        self._pipe.finish(deadline - monotonic())
 
     def unfinished(self) -> dict[str, bool]:
         """Return the tags of what is to be settled over another link, and whether it goes back."""

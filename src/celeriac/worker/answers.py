@@ -16,6 +16,8 @@ from celeriac.worker.steps.tasks import TasksStep
 
 __all__ = ["OPEN_QUESTIONS", "Answers"]
 
+#: Celery: a task that has ended, and is not settled yet, is ready.
+_STATES: Final[Mapping[Stage, str]] = {stage: stage.value for stage in Stage} | {Stage.ENDED: "ready"}
 #: Whoever reaches the broker may ask these of a worker.
 OPEN_QUESTIONS: Final = frozenset(
     {
@@ -79,7 +81,7 @@ class Answers:
         return [
             {
                 "eta": _iso(each.request.eta),
-                "priority": 0 if each.delivery is None else each.delivery.message.priority,
+                "priority": each.source.message.priority,
                 "request": self._info(each),
             }
             for each in self._desk.all(Stage.SCHEDULED)
@@ -100,9 +102,7 @@ class Answers:
     def query_task(self, ids: object = (), **_: object) -> dict[str, Any]:
         """Return, of tasks that are in hand here, where they are."""
         return {
-            each.request.id: [each.stage.value, self._info(each)]
-            for task_id in ids_of(ids)
-            for each in self._desk.find(task_id)
+            each.request.id: [_STATES[each.stage], self._info(each)] for each in self._desk.find(ids_of(ids))
         }
 
     def conf(self, **_: object) -> dict[str, object]:
@@ -118,8 +118,7 @@ class Answers:
         }
 
     def _info(self, assignment: Assignment) -> dict[str, Any]:
-        request, delivery = assignment.request, assignment.delivery
-        message = None if delivery is None else delivery.message
+        request, message = assignment.request, assignment.source.message
         return {
             "id": request.id,
             "name": request.task,
@@ -131,10 +130,10 @@ class Answers:
             "time_start": assignment.started_at,
             "acknowledged": assignment.verdict is not None,
             "delivery_info": {
-                "exchange": "" if message is None else message.exchange,
-                "routing_key": "" if message is None else message.routing_key,
-                "priority": 0 if message is None else message.priority,
-                "redelivered": message is not None and message.is_redelivered,
+                "exchange": message.exchange,
+                "routing_key": message.routing_key,
+                "priority": message.priority,
+                "redelivered": message.is_redelivered,
             },
             "worker_pid": assignment.pid or os.getpid(),
         }

@@ -4,6 +4,8 @@ import signal
 from typing import Final
 
 from celeriac.errors import CallerError
+from celeriac.wire.field import is_name
+from celeriac.wire.task_request import is_task_id
 
 __all__ = ["count_of", "ids_of", "queue_name_of", "seconds_of", "signal_of"]
 
@@ -14,7 +16,7 @@ _MAX_IDS: Final = 10_000
 def ids_of(value: object) -> list[str]:
     """Return the ids of tasks that a command names: one, or a list."""
     ids = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else None
-    if ids is None or len(ids) > _MAX_IDS or not all(isinstance(each, str) and each for each in ids):
+    if ids is None or len(ids) > _MAX_IDS or not all(map(is_task_id, ids)):
         raise CallerError(f"give the id of a task, or a list of up to {_MAX_IDS:,} of them")
     return ids
 
@@ -28,8 +30,8 @@ def count_of(value: object) -> int:
 
 def queue_name_of(value: object) -> str:
     """Return the queue that a command names."""
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= 255:
-        raise CallerError("queue is a name of 1 to 255 bytes")
+    if not is_name(value):
+        raise CallerError("queue is a name of 1 to 255 printable bytes")
     return value
 
 

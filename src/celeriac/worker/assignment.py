@@ -42,6 +42,10 @@ class Verdict(Enum):
     REQUEUE = "requeue"
 
 
+#: What tells one try of a task from its others: its id, how often it was tried, how often replaced.
+Attempt = tuple[str, int, int]
+
+
 @dataclass(slots=True, eq=False)
 class Assignment:
     """One try of a task, from the moment its message came until it has ended."""
@@ -49,7 +53,9 @@ class Assignment:
     key: int
     request: TaskRequest
     traits: Traits
-    #: None if the message is not ours to settle any more: the link that it came over is lost.
+    #: The message that brought it.
+    source: Delivery
+    #: The message that is to be settled; None if there is none: the link that it came over is lost.
     delivery: Delivery | None
     stage: Stage = Stage.RESERVED
     #: What the broker was told to do with the message; None if it was told nothing yet.
@@ -61,9 +67,9 @@ class Assignment:
     signal_number: int | None = None
 
     @property
-    def attempt(self) -> tuple[str, int]:
+    def attempt(self) -> Attempt:
         """What tells this try of the task from its others."""
-        return (self.request.id, self.request.retries)
+        return _attempt(self.request)
 
 
 class Desk:
@@ -81,37 +87,48 @@ class Desk:
         self._mutex = Lock()
         self._numbers = count(1)
         self._assignments: dict[int, Assignment] = {}
-        self._keys: dict[tuple[str, int], int] = {}
-        self._remembered: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._keys: dict[Attempt, int] = {}
+        #: What was to become of the messages of tries that ended here.
+        self._verdicts: OrderedDict[Attempt, Verdict] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._assignments)
 
+    @property
+    def has_unended(self) -> bool:
+        """Whether something is in hand that has not ended: it runs, or waits."""
+        with self._mutex:
+            return any(each.stage is not Stage.ENDED for each in self._assignments.values())
+
     def add(self, request: TaskRequest, traits: Traits, delivery: Delivery) -> Assignment:
         """Take a task in hand."""
-        assignment = Assignment(next(self._numbers), request, traits, delivery)
+        assignment = Assignment(next(self._numbers), request, traits, delivery, delivery)
+        attempt = assignment.attempt
         with self._mutex:
             self._assignments[assignment.key] = assignment
-            self._keys[assignment.attempt] = assignment.key
+            self._keys[attempt] = assignment.key
+            # Who sends a task once more under its old id wants it run once more.
+            self._verdicts.pop(attempt, None)
         return assignment
 
     def get(self, key: int) -> Assignment | None:
         """Return what has this key; None if it has ended."""
         return self._assignments.get(key)
 
-    def find(self, task_id: str) -> list[Assignment]:
-        """Return the tries of a task that are in hand."""
-        return [each for each in self.all() if each.request.id == task_id]
+    def find(self, task_ids: Iterable[str]) -> list[Assignment]:
+        """Return the tries of some tasks that are in hand, in the order they came."""
+        wanted = frozenset(task_ids)
+        return [each for each in self.all() if each.request.id in wanted]
 
     def find_attempt(self, request: TaskRequest) -> Assignment | None:
         """Return the try that a request is for, if it is in hand."""
         with self._mutex:
-            key = self._keys.get((request.id, request.retries))
+            key = self._keys.get(_attempt(request))
             return None if key is None else self._assignments.get(key)
 
-    def has_ended(self, request: TaskRequest) -> bool:
-        """Say whether the try that a request is for has ended here, not long ago."""
-        return (request.id, request.retries) in self._remembered
+    def verdict_on(self, request: TaskRequest) -> Verdict | None:
+        """Return what was to become of the message of a try that ended here, not long ago; else None."""
+        return self._verdicts.get(_attempt(request))
 
     def all(self, *stages: Stage) -> list[Assignment]:
         """Return what is in hand, in the order it came; at these stages alone, if any are given."""
@@ -119,15 +136,62 @@ class Desk:
             found = list(self._assignments.values())
         return [each for each in found if each.stage in stages] if stages else found
 
-    def remove(self, assignments: Iterable[Assignment], *, remembers: bool = True) -> None:
-        """Put away what has ended, or what will come again."""
+    # -- how it goes on
+
+    def begin(self, key: int, *, pid: int, at: float) -> Assignment | None:
+        """Note that a task has begun, and return it; None if it is not in hand."""
         with self._mutex:
-            for each in assignments:
-                if self._assignments.pop(each.key, None) is None:
-                    continue
-                if self._keys.get(each.attempt) == each.key:
-                    del self._keys[each.attempt]
-                if remembers:
-                    self._remembered[each.attempt] = None
-            while len(self._remembered) > _MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
+            assignment = self._assignments.get(key)
+            if assignment is not None:
+                assignment.stage, assignment.pid, assignment.started_at = Stage.ACTIVE, pid, at
+                self.begun[assignment.request.task] += 1
+            return assignment
+
+    def end(self, key: int) -> Assignment | None:
+        """Note that a task has ended, and return it; None if it is not in hand, or had ended before.
+
+        Of a task that is taken away at the same moment, either this or that has its way.
+        """
+        with self._mutex:
+            assignment = self._assignments.get(key)
+            if assignment is None or assignment.stage is Stage.ENDED:
+                return None
+            assignment.stage = Stage.ENDED
+            return assignment
+
+    def put_away(self, settlements: Iterable[tuple[Assignment, Verdict]]) -> None:
+        """Put away what has ended, and remember it, unless it is to be run again."""
+        with self._mutex:
+            for assignment, verdict in settlements:
+                if self._remove(assignment):
+                    self.ended += 1
+                    if verdict is not Verdict.REQUEUE:
+                        self._verdicts[assignment.attempt] = verdict
+            while len(self._verdicts) > _MAX_REMEMBERED:
+                self._verdicts.popitem(last=False)
+
+    def remove(self, assignments: Iterable[Assignment]) -> None:
+        """Put away what will come again."""
+        with self._mutex:
+            for assignment in assignments:
+                self._remove(assignment)
+
+    def take_unended(self) -> list[Assignment]:
+        """Put away all that has not ended, and return it, in the order it came."""
+        with self._mutex:
+            found = [each for each in self._assignments.values() if each.stage is not Stage.ENDED]
+            for assignment in found:
+                self._remove(assignment)
+        return found
+
+    def _remove(self, assignment: Assignment) -> bool:
+        if self._assignments.pop(assignment.key, None) is None:
+            return False
+        attempt = assignment.attempt
+        if self._keys.get(attempt) == assignment.key:
+            del self._keys[attempt]
+        return True
+
+
+def _attempt(request: TaskRequest) -> Attempt:
+    return (request.id, request.retries, request.replaced_task_nesting)

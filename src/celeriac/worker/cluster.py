@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from random import random
 from threading import Event, Thread
 from time import monotonic
@@ -9,7 +10,7 @@ from typing import Final
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
-from celeriac.errors import NetworkError
+from celeriac.errors import AccessRefused, NetworkError
 from celeriac.worker.graph import Graph
 from celeriac.worker.steps.connection import ConnectionStep
 from celeriac.worker.steps.gossip import GossipStep
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 #: How long one turn lasts at the most.
 _TURN: Final = 0.5
+#: After a fault of our own, or of a handler: one that comes with every turn must not take all our time.
+_PAUSE: Final = 1.0
 
 
 class ClusterThread:
@@ -48,6 +51,9 @@ class ClusterThread:
         self._interval, self._errand = every
         self._errand_at = monotonic() + self._interval
         self._backoff = Backoff(base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random)
+        self._is_connected = True
+        #: Why the broker refuses us, as it was told last.
+        self._refusal = ""
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -67,11 +73,15 @@ class ClusterThread:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                self._turn()
+                if self._is_connected:
+                    self._turn()
+                else:
+                    self._mend()
             except NetworkError as error:
-                self._mend(error)
+                self._lose(error)
             except Exception:  # whatever it is, a worker that hears nobody any more is of no use
                 logger.exception("What another node sent, or a handler did, went wrong; going on.")
+                self._stopped.wait(_PAUSE)
 
     def _turn(self) -> None:
         due_at = self._tick(monotonic())
@@ -84,25 +94,28 @@ class ClusterThread:
             self._errand()
         return min(self._heart.tick(now), self._gossip.tick(now), self._errand_at)
 
-    def _mend(self, error: NetworkError) -> None:
-        logger.warning("Other nodes cannot be heard: %s", error)
+    def _lose(self, error: NetworkError) -> None:
+        is_news = self._is_connected
+        if isinstance(error, AccessRefused):
+            is_news, self._refusal = is_news or str(error) != self._refusal, str(error)
+        self._is_connected = False
         self._gossip.lose()
-        while not self._stopped.is_set():
-            self._pause(self._backoff.next())
-            if self._stopped.is_set():
-                return
-            try:
-                self._graph.restart(self._connection.name)
-            except NetworkError as still:
-                logger.debug("The broker is still away: %s", still)
-            else:
-                self._backoff.reset()
-                self._heart.announce()
-                logger.info("Other nodes are heard again.")
-                return
+        logger.log(logging.WARNING if is_news else logging.DEBUG, "Other nodes cannot be heard: %s", error)
+
+    def _mend(self) -> None:
+        """Wait a moment, and try to make the link again."""
+        self._pause(self._backoff.next())
+        if self._stopped.is_set():
+            return
+        self._graph.restart(self._connection.name)
+        self._is_connected, self._refusal = True, ""
+        self._backoff.reset()
+        self._heart.announce()
+        logger.info("Other nodes are heard again.")
 
     def _pause(self, seconds: float) -> None:
         until = monotonic() + seconds
         while not self._stopped.is_set() and (left := until - monotonic()) > 0:
-            self._tick(monotonic())
+            with suppress(NetworkError):  # there is no link, as we know
+                self._tick(monotonic())
             self._stopped.wait(min(left, _TURN))

@@ -122,13 +122,13 @@ class Commands:
 
     def pool_grow(self, n: object = 1, **_: object) -> object:
         """Run more tasks at a time."""
-        count = count_of(n)
+        count = self._places(n)
         self._tasks.call(lambda: self._pool.grow(count))
         return {"ok": "pool will grow"}
 
     def pool_shrink(self, n: object = 1, **_: object) -> object:
         """Run fewer tasks at a time."""
-        count = count_of(n)
+        count = self._places(n)
         self._tasks.call(lambda: self._pool.shrink(count))
         return {"ok": "pool will shrink"}
 
@@ -168,26 +168,32 @@ class Commands:
 
     # -- inside
 
+    def _places(self, n: object) -> int:
+        if self._pool.runs_in_place:
+            raise CallerError(
+                f"a pool of {self._pool.name} runs one task at a time: use threads or processes"
+            )
+        return count_of(n)
+
     def _terminate(self, ids: list[str], signal_name: object) -> object:
         number = signal_of(signal_name)
         for each in ids:
             self._revoked.add(each, now=monotonic())
-        known = [each for each in ids if self._desk.find(each)]
+        known = list(dict.fromkeys(each.request.id for each in self._desk.find(ids)))
         self._tasks.call(lambda: self._withdraw(ids, signal_number=number))
         return {"ok": f"terminate: {', '.join(known)}" if known else "terminate: tasks unknown"}
 
     def _withdraw(self, ids: list[str], *, signal_number: int | None = None) -> None:
         """End what has not begun; what has, only by a signal."""
-        for task_id in ids:
-            for assignment in self._desk.find(task_id):
-                if self._intake.withdraw(assignment):
-                    self._intake.end_revoked(assignment)
-                elif signal_number is not None and assignment.stage is Stage.ACTIVE:
-                    assignment.signal_number = signal_number
-                    if not self._pool.terminate(assignment.key, signal_number):
-                        assignment.signal_number = None
-                        logger.warning(
-                            "Task %s runs on: a pool of %s cannot end one task; processes can.",
-                            task_id,
-                            self._pool.name,
-                        )
+        for assignment in self._desk.find(ids):
+            if self._intake.withdraw(assignment):
+                self._intake.end_revoked(assignment)
+            elif signal_number is not None and assignment.stage is Stage.ACTIVE:
+                assignment.signal_number = signal_number
+                if not self._pool.terminate(assignment.key, signal_number):
+                    assignment.signal_number = None
+                    logger.warning(
+                        "Task %s runs on: a pool of %s cannot end one task; processes can.",
+                        assignment.request.id,
+                        self._pool.name,
+                    )

@@ -6,6 +6,7 @@ goes last, so that a worker that dies in between leaves a task that is done once
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from random import random
@@ -15,13 +16,14 @@ from typing import Final, NamedTuple
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
-from celeriac.errors import CeleriacError, ImproperlyConfigured, NetworkError
+from celeriac.errors import CallerError, ConnectionLost, NetworkError
 from celeriac.model.outcome import Outcome
 from celeriac.model.result import Json, ResultMeta, StoredResult
-from celeriac.model.states import FAILURE, IGNORED, READY_STATES, REJECTED, RETRY, REVOKED
+from celeriac.model.states import FAILURE, IGNORED, READY_STATES, REJECTED, RETRY, REVOKED, SUCCESS
 from celeriac.node.backend import Backend
 from celeriac.node.sender import TaskSender
-from celeriac.worker.assignment import Assignment, Desk, Verdict
+from celeriac.wire.failure import failure_json, failure_text
+from celeriac.worker.assignment import Assignment, Desk, Stage, Verdict
 from celeriac.worker.chord import Chords
 from celeriac.worker.report import TaskReport
 
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 _BATCH: Final = 200
 #: Tasks that may wait to be ended before no more are begun: the store, or the broker, is away or behind.
 _BEHIND: Final = 1000
+#: How long one try to send or to store lasts: then it is looked whether the worker is to end.
+_TRY: Final = 5.0
 #: Between two lines of log about the same trouble.
 _LOG_INTERVAL: Final = 60.0
 
@@ -99,7 +103,13 @@ class Finisher:
         thread.join(timeout)
         is_done = not thread.is_alive()
         self._gives_up.set()
-        thread.join(1.0)
+        if not is_done:
+            thread.join(1.0)
+            logger.error(
+                "Gave up when the worker ended: how %d tasks ended is not stored; those acknowledged "
+                "late are run again.",
+                len(self._desk.all(Stage.ENDED)),
+            )
         return is_done
 
     def _run(self) -> None:
@@ -118,14 +128,12 @@ class Finisher:
             except _GivenUp:
                 return
             except Exception:  # what is wrong with one batch must not end the worker's only finisher
-                logger.exception("%d tasks could not be ended; their results may be missing.", len(batch))
+                logger.exception("%d tasks could not be ended; their messages come again.", len(batch))
 
     def _finish(self, batch: list[Ended]) -> None:
-        postings = [posting for each in batch for posting in each.outcome.postings]
-        if postings:
-            self._insist(lambda: self._sender.post(postings), "send what follows tasks")
+        batch = [self._posted(each) for each in batch] if not self._has_posted(batch) else batch
         if self._backend is not None:
-            self._store(self._backend, [each for each in batch if self._is_kept(each)])
+            batch = self._stored(self._backend, batch)
         for each in batch:
             if each.outcome.chord and each.outcome.state in READY_STATES:
                 self._end_part(each)
@@ -133,10 +141,9 @@ class Finisher:
         for each in done:
             self._tell(each)
         self._report.flush()
-        self._desk.ended += len(done)
-        self._desk.remove([each.assignment for each in done if not each.outcome.requeue])
-        self._desk.remove([each.assignment for each in done if each.outcome.requeue], remembers=False)
-        self._settle([(each.assignment, self._verdict(each)) for each in done])
+        settlements = [(each.assignment, self._verdict(each)) for each in done]
+        self._desk.put_away(settlements)
+        self._settle(settlements)
 
     def _tell(self, ended: Ended) -> None:
         if ended.outcome.state == REVOKED:
@@ -155,6 +162,38 @@ class Finisher:
         is_unwanted = outcome.state == FAILURE and traits.acks_late and not traits.acks_failures
         return Verdict.DROP if is_unwanted else Verdict.ACCEPT
 
+    # -- what follows
+
+    def _has_posted(self, batch: list[Ended]) -> bool:
+        """Send what follows some tasks in one go; say whether that could be done."""
+        postings = [posting for each in batch for posting in each.outcome.postings]
+        if not postings:
+            return True
+        try:
+            self._insist(lambda: self._sender.post(postings, timeout=_TRY), "send what follows tasks")
+        except _GivenUp:
+            raise
+        except Exception as error:  # noqa: BLE001 - then by themselves: one of them cannot be sent
+            logger.debug("What follows some tasks cannot be sent together: %s", error)
+            return False
+        return True
+
+    def _posted(self, ended: Ended) -> Ended:
+        """Send what follows one task; if that cannot be sent, the task has failed."""
+        outcome, request = ended.outcome, ended.assignment.request
+        if not outcome.postings:
+            return ended
+        try:
+            self._insist(lambda: self._sender.post(outcome.postings, timeout=_TRY), "send what follows tasks")
+        except _GivenUp:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for how the task ended
+            logger.error("What follows task %s[%s] cannot be sent: %s", request.task, request.id, error)  # noqa: TRY400
+            if outcome.state not in (SUCCESS, RETRY):
+                return ended
+            return ended._replace(outcome=_failed(outcome, error))
+        return ended
+
     # -- results
 
     def _is_kept(self, ended: Ended) -> bool:
@@ -165,42 +204,57 @@ class Finisher:
             return True
         return traits.stores_errors and outcome.state in (FAILURE, RETRY)
 
-    def _store(self, backend: Backend, kept: list[Ended]) -> None:
+    def _stored(self, backend: Backend, batch: list[Ended]) -> list[Ended]:
+        """Store what is kept of a batch; return it, with failures for what cannot be stored."""
+        kept = [each for each in batch if self._is_kept(each)]
         if not kept:
-            return
+            return batch
         now = datetime.now(UTC).isoformat()
-        results = [result for each in kept for result in self._stored(each, now)]
-        self._insist(lambda: backend.store_many(results), "store results")
+        results = [result for each in kept for result in _results(each, now)]
+        try:
+            self._write(backend, results)
+        except CallerError as error:  # all others are stored; once more does no harm
+            logger.debug("One of some results cannot be stored: %s", error)
+            return [self._stored_alone(backend, each, now) if each in kept else each for each in batch]
+        return batch
 
-    def _stored(self, ended: Ended, now: str) -> Iterator[StoredResult]:
-        """Yield the result of a task, and of those after it in its chain if they fail with it."""
-        request, outcome = ended.assignment.request, ended.outcome
-        meta = ResultMeta(
-            request.id,
-            outcome.state,
-            Json(outcome.result),
-            outcome.traceback,
-            outcome.children,
-            now if outcome.state in READY_STATES else None,
-            request.parent_id,
-            request.group_id,
-        )
-        yield StoredResult(meta, request.reply_to, request.correlation_id or request.id)
-        for task_id in outcome.also_failed:
-            yield StoredResult(meta._replace(task_id=task_id, children=()), request.reply_to, task_id)
+    def _stored_alone(self, backend: Backend, ended: Ended, now: str) -> Ended:
+        request = ended.assignment.request
+        try:
+            self._write(backend, list(_results(ended, now)))
+        except CallerError as error:
+            logger.error("The result of task %s[%s] cannot be stored: %s", request.task, request.id, error)  # noqa: TRY400
+            if ended.goes_on:
+                return ended
+            failed = ended._replace(outcome=_failed(ended.outcome, error)._replace(children=()))
+            with suppress(CallerError):
+                self._write(backend, list(_results(failed, now)))
+            return failed
+        return ended
+
+    def _write(self, backend: Backend, results: Sequence[StoredResult]) -> None:
+        # A store that refuses us is for the operator to mend, and what is not stored waits for that.
+        self._insist(lambda: backend.store_many(results, timeout=_TRY), "store results", NetworkError)
 
     def _end_part(self, ended: Ended) -> None:
         """Count a task of a group that something waits for, and send that if it was the last."""
         request, outcome = ended.assignment.request, ended.outcome
         chords = self._chords
-        try:
-            if chords is None:
-                raise ImproperlyConfigured("no result backend is set; chords need one, such as redis://")
-            self._insist(lambda: chords.end_part(request, outcome), "count the tasks of a group")
-        except CeleriacError as error:
-            logger.error("What waits for group %s may not run: %s", request.group_id, error)  # noqa: TRY400
+        why = "no result backend is set; chords need one, such as redis://"
+        if chords is not None:
+            try:
+                self._insist(lambda: chords.end_part(request, outcome), "count the tasks of a group")
+            except _GivenUp:
+                raise
+            except Exception as error:  # noqa: BLE001 - signatures of peers are in it
+                why = f"{type(error).__name__}: {error}"
+            else:
+                return
+        logger.error("What waits for group %s may not run: %s", request.group_id, why)
 
-    def _insist(self, work: Callable[[], object], what: str) -> None:
+    def _insist(
+        self, work: Callable[[], object], what: str, trouble: type[NetworkError] = ConnectionLost
+    ) -> None:
         """Do something until it is done: the tasks are, and only this is missing."""
         backoff = Backoff(
             base=self._settings.broker_retry_base, cap=self._settings.broker_retry_cap, random=random
@@ -208,7 +262,7 @@ class Finisher:
         while True:
             try:
                 work()
-            except NetworkError as error:
+            except trouble as error:
                 if self._gives_up.is_set():
                     logger.error("Gave up to %s when the worker ended: %s", what, error)  # noqa: TRY400
                     raise _GivenUp from error
@@ -225,3 +279,28 @@ class Finisher:
 
 class _GivenUp(Exception):
     """Whoever stops the worker waits no longer."""
+
+
+def _results(ended: Ended, now: str) -> Iterator[StoredResult]:
+    """Yield the result of a task, and of those after it in its chain if they fail with it."""
+    request, outcome = ended.assignment.request, ended.outcome
+    meta = ResultMeta(
+        request.id,
+        outcome.state,
+        Json(outcome.result),
+        outcome.traceback,
+        outcome.children,
+        now if outcome.state in READY_STATES else None,
+        request.parent_id,
+        request.group_id,
+    )
+    yield StoredResult(meta, request.reply_to, request.correlation_id or request.id)
+    for task_id in outcome.also_failed:
+        yield StoredResult(meta._replace(task_id=task_id, children=()), request.reply_to, task_id)
+
+
+def _failed(outcome: Outcome, error: Exception) -> Outcome:
+    """Return how a task ended that could not be brought to its end."""
+    return outcome._replace(
+        state=FAILURE, result=failure_json(error), text=failure_text(error), traceback=None, postings=()
+    )

@@ -1,11 +1,15 @@
 """The parts of a worker, and the order in which they start and stop."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
+from threading import RLock
 from typing import ClassVar
 
 from celeriac.errors import CallerError
 
 __all__ = ["Graph", "Step"]
+
+logger = logging.getLogger(__name__)
 
 
 class Step:
@@ -33,7 +37,10 @@ class Step:
 
 
 class Graph:
-    """Steps in the order that their needs give; where those leave a choice, the order they were given in."""
+    """Steps in the order that their needs give; where those leave a choice, the order they were given in.
+
+    Any thread may start, stop and restart them: one after the other.
+    """
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = {step.name: step for step in steps}
@@ -50,18 +57,24 @@ class Graph:
                     )
         self._order = self._sorted()
         self._started: list[Step] = []
+        self._mutex = RLock()
 
     def __iter__(self) -> Iterator[Step]:
         """Yield the steps in the order they start in."""
         return iter(self._order)
 
-    def start(self) -> None:
-        """Start every step that is enabled. If one fails, those before it are stopped again."""
-        self._start(self._order)
+    def start(self, name: str | None = None) -> None:
+        """Start what is enabled and does not run yet: every step, or one and what it requires.
+
+        If one fails, those that were started before it, this time, are stopped again.
+        """
+        with self._mutex:
+            self._start(self._order if name is None else self._needs(name))
 
     def stop(self) -> None:
-        """Stop what runs, in reverse."""
-        self._stop(self._order)
+        """Stop what runs, in reverse; what one raises keeps no other from being stopped."""
+        with self._mutex:
+            self._stop(self._order)
 
     def restart(self, name: str) -> None:
         """Stop a step and all that require it, in reverse, and start them again; the others run on.
@@ -69,8 +82,9 @@ class Graph:
         If one fails to start, none of these runs; to call it again is fine.
         """
         affected = self.dependents(name)
-        self._stop(affected)
-        self._start(affected)
+        with self._mutex:
+            self._stop(affected)
+            self._start(affected)
 
     def dependents(self, name: str) -> list[Step]:
         """Return a step and all that require it, directly or not, in the order they start in."""
@@ -94,11 +108,19 @@ class Graph:
             lines.append(f"{number}. {step.name:<{width}}  {'; '.join([*off, *needs])}".rstrip())
         return "\n".join(lines)
 
+    def _needs(self, name: str) -> list[Step]:
+        """Return a step and all that it requires, directly or not, in the order they start in."""
+        found = {name}
+        for step in reversed(self._order):
+            if step.name in found:
+                found.update(step.requires)
+        return [step for step in self._order if step.name in found]
+
     def _start(self, steps: Iterable[Step]) -> None:
         begun: list[Step] = []
         try:
             for step in steps:
-                if step.is_enabled:
+                if step.is_enabled and step not in self._started:
                     begun.append(step)
                     self._started.append(step)
                     step.start()
@@ -110,7 +132,10 @@ class Graph:
         for step in reversed(steps):
             if step in self._started:
                 self._started.remove(step)
-                step.stop()
+                try:
+                    step.stop()
+                except Exception:  # the others are to be stopped all the same
+                    logger.exception("The step %s did not stop in good order.", step.name)
 
     def _sorted(self) -> list[Step]:
         order: list[Step] = []

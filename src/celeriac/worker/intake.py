@@ -14,7 +14,7 @@ from celeriac.core.schedule import Schedule
 from celeriac.errors import NotRegistered, PeerError, TaskRevoked
 from celeriac.model.message import Delivery
 from celeriac.model.outcome import Outcome
-from celeriac.model.states import FAILURE, REVOKED, STARTED
+from celeriac.model.states import FAILURE, REJECTED, REVOKED, STARTED
 from celeriac.model.task_request import TaskRequest
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.node.task import Task
@@ -26,6 +26,7 @@ from celeriac.worker.finisher import Ended, Finisher
 from celeriac.worker.pool.base import Job, Pool
 from celeriac.worker.report import TaskReport
 from celeriac.worker.traits import Traits
+from celeriac.worker.unbegun import unbegun
 
 __all__ = ["Intake"]
 
@@ -75,13 +76,16 @@ class Intake:
         self._rates: RateLimits[Assignment] = RateLimits()
         #: Tasks that can begin with the next turn; while what has ended cannot be stored, they wait.
         self._ready: deque[Assignment] = deque()
+        #: Whether a task runs in the thread that drains, right now.
+        self.is_running_in_place = False
         #: Messages that could not be taken, by reason.
         self.refused: Counter[str] = Counter()
         self._logged_at: dict[str, float] = {}
-        self._traits = {name: Traits.of(task, settings) for name, task in tasks.items()}
+        #: Of the tasks that came by now: a module that is imported late may bring more of them.
+        self._traits: dict[str, Traits] = {}
         self._unknown = Traits.of(None, settings)
-        for name, traits in self._traits.items():
-            self.set_rate(name, traits.rate_limit)
+        for name in tasks:
+            self._traits_of(name)
 
     # -- what comes from a queue
 
@@ -94,7 +98,7 @@ class Intake:
             return
         if delivery.message.is_redelivered and self._is_known(request, delivery):
             return
-        traits = self._traits.get(request.task)
+        traits = self._traits_of(request.task)
         assignment = self._desk.add(request, traits or self._unknown, delivery)
         decision = self._decide(request, is_registered=traits is not None)
         if not isinstance(decision, Discard):
@@ -104,17 +108,28 @@ class Intake:
     def _is_known(self, request: TaskRequest, delivery: Delivery) -> bool:
         """Say whether a message came again that is in hand, or done: a link was lost in between."""
         assignment = self._desk.find_attempt(request)
-        if assignment is not None and assignment.delivery is None:
-            assignment.delivery = delivery
+        if assignment is not None:
+            self._take_again(assignment, delivery)
+            return True
+        verdict = self._desk.verdict_on(request)
+        if verdict is None:
+            return False
+        logger.info("Task %s[%s] came again, and is done", request.task, request.id)
+        self._settle_now(delivery, verdict)
+        return True
+
+    def _take_again(self, assignment: Assignment, delivery: Delivery) -> None:
+        """Go on with a task in hand by the message that came again."""
+        before, told = assignment.delivery, assignment.verdict
+        if before is not None and told is None:
+            # The broker thought that nobody has it any more, or somebody sent it twice: one is enough.
+            self._settle_now(before, Verdict.ACCEPT)
+        assignment.delivery, assignment.verdict = delivery, None
+        if told is not None:
+            self._settle(assignment, told)
+        elif assignment.stage is Stage.ACTIVE and not assignment.traits.acks_late:
             # Begun, and to be acknowledged when it begins: that is now.
-            if assignment.stage is Stage.ACTIVE and not assignment.traits.acks_late:
-                self._settle(assignment, Verdict.ACCEPT)
-            return True
-        if assignment is None and self._desk.has_ended(request):
-            logger.info("Task %s[%s] came again, and is done", request.task, request.id)
-            self._settle_now(delivery, Verdict.ACCEPT)
-            return True
-        return False
+            self._settle(assignment, Verdict.ACCEPT)
 
     def _refuse(self, delivery: Delivery, reason: str) -> None:
         """Drop a message that is no task we could read; to put it back would bring it again for ever."""
@@ -144,16 +159,21 @@ class Intake:
                 self.schedule.add(assignment.key, until, assignment)
             case Discard("unregistered"):
                 error = NotRegistered(assignment.request.task)
-                outcome = Outcome(FAILURE, failure_json(error), repr(error), cause="unknown")
-                self._end(Ended(assignment, outcome))
+                self._end(assignment, self._unbegun(assignment, FAILURE, error)._replace(cause="unknown"))
             case Discard(reason):
                 self.end_revoked(assignment, is_expired=reason == "expired")
 
     def end_revoked(self, assignment: Assignment, *, is_expired: bool = False) -> None:
         """End a task that has not begun: it was revoked, or came too late."""
         why = TaskRevoked("expired" if is_expired else "revoked", task_id=assignment.request.id)
-        outcome = Outcome(REVOKED, failure_json(why), str(why))
-        self._end(Ended(assignment, outcome, is_expired=is_expired))
+        self._end(assignment, self._unbegun(assignment, REVOKED, why), is_expired=is_expired)
+
+    def _unbegun(self, assignment: Assignment, state: str, error: Exception) -> Outcome:
+        return unbegun(assignment.request, state, error, settings=self._settings, tasks=self._tasks)
+
+    def _end(self, assignment: Assignment, outcome: Outcome, *, is_expired: bool = False) -> None:
+        if self._desk.end(assignment.key) is not None:
+            self._finisher.put(Ended(assignment, outcome, is_expired=is_expired))
 
     # -- from here to the pool
 
@@ -165,9 +185,14 @@ class Intake:
         self._ready.extend(self._rates.due(monotonic()))
         while self._ready and not self._finisher.is_behind:
             self._submit(self._ready.popleft())
+            if self._pool.runs_in_place:
+                # It took its time: whoever wants to stop, or to revoke the next, comes first.
+                break
 
     def next_due(self, most: float) -> float:
         """Return after how many seconds something is due, ``most`` at the most."""
+        if self._ready and not self._finisher.is_behind:
+            return 0.0
         at = self.schedule.next_at
         wait = most if at is None else at - time()
         rate_at = self._rates.next_at(monotonic())
@@ -179,33 +204,41 @@ class Intake:
         if self._rates.enter(assignment.request.task, assignment, now=monotonic()):
             self._ready.append(assignment)
 
+    def resume(self, assignment: Assignment) -> None:
+        """Go on with a task that was withdrawn."""
+        assignment.stage = Stage.RESERVED
+        self._follow(assignment, self._decide(assignment.request))
+
     def _submit(self, assignment: Assignment) -> None:
-        # It may have been revoked while it waited.
-        if assignment.request.id in self._revoked:
-            self.end_revoked(assignment)
+        request, message = assignment.request, assignment.source.message
+        # It may have been revoked, or have come too late, while it waited.
+        decision = self._decide(request)
+        if isinstance(decision, Discard):
+            self._follow(assignment, decision)
             return
-        request, delivery = assignment.request, assignment.delivery
         # As they are by now: the operator may have changed them while it waited.
-        traits = self._traits[request.task]
+        traits = self._traits_of(request.task) or assignment.traits
         hard, soft = time_limits(request, task_hard=traits.time_limit, task_soft=traits.soft_time_limit)
-        message = None if delivery is None else delivery.message
         if self._pool.runs_in_place and not traits.acks_late:
             # Nobody comes back to the queues before it has ended.
             self._settle(assignment, Verdict.ACCEPT)
             self._write_settlements()
-        self._pool.submit(
-            Job(
-                assignment.key,
-                request,
-                self._hostname,
-                exchange="" if message is None else message.exchange,
-                routing_key="" if message is None else message.routing_key,
-                priority=0 if message is None else message.priority,
-                is_redelivered=message is not None and message.is_redelivered,
-                time_limit=hard,
-                soft_time_limit=soft,
-            )
+        job = Job(
+            assignment.key,
+            request,
+            self._hostname,
+            exchange=message.exchange,
+            routing_key=message.routing_key,
+            priority=message.priority,
+            is_redelivered=message.is_redelivered,
+            time_limit=hard,
+            soft_time_limit=soft,
         )
+        self.is_running_in_place = self._pool.runs_in_place
+        try:
+            self._pool.submit(job)
+        finally:
+            self.is_running_in_place = False
 
     def withdraw(self, assignment: Assignment) -> bool:
         """Take back a task that has not begun; say whether that was so."""
@@ -234,19 +267,26 @@ class Intake:
         self._rates.set(name, parse_rate(rate), now=monotonic())
 
     def set_time_limits(self, name: str, *, hard: float | None, soft: float | None) -> None:
-        """Let tasks of a name that begin from now on run so long."""
-        self._traits[name] = self._traits[name]._replace(time_limit=hard, soft_time_limit=soft)
+        """Let tasks of a name that begin from now on run so long; a name that is not known is left alone."""
+        traits = self._traits_of(name)
+        if traits is not None:
+            self._traits[name] = traits._replace(time_limit=hard, soft_time_limit=soft)
+
+    def _traits_of(self, name: str) -> Traits | None:
+        """Return how tasks of a name are treated; None if none is known here."""
+        traits = self._traits.get(name)
+        if traits is None and name in self._tasks:
+            traits = self._traits[name] = Traits.of(self._tasks[name], self._settings)
+            self.set_rate(name, traits.rate_limit)
+        return traits
 
     # -- the pool's listener
 
     def started(self, key: int, *, pid: int, at: float) -> None:
         """Take note that a task has begun."""
-        assignment = self._desk.get(key)
+        assignment = self._desk.begin(key, pid=pid, at=at)
         if assignment is None:
             return
-        assignment.started_at, assignment.pid = at, pid
-        assignment.stage = Stage.ACTIVE
-        self._desk.begun[assignment.request.task] += 1
         self._report.started(assignment)
         if not assignment.traits.acks_late:
             self._settle(assignment, Verdict.ACCEPT)
@@ -273,11 +313,8 @@ class Intake:
             return
         if outcome.cause == "terminated":
             why = TaskRevoked("terminated", task_id=assignment.request.id)
-            outcome = outcome._replace(state=REVOKED, result=failure_json(why), text=str(why))
-        elif outcome.cause == "lost" and assignment.traits.acks_late:
-            outcome = outcome._replace(requeue=assignment.traits.requeues_lost)
-        self._end(Ended(assignment, outcome))
-
-    def _end(self, ended: Ended) -> None:
-        ended.assignment.stage = Stage.ENDED
-        self._finisher.put(ended)
+            outcome = outcome._replace(state=REVOKED, result=failure_json(why), text=str(why), postings=())
+        elif outcome.cause == "lost" and assignment.traits.acks_late and assignment.traits.requeues_lost:
+            # It is run again: nothing follows from this run.
+            outcome = Outcome(REJECTED, text=outcome.text, requeue=True, cause=outcome.cause)
+        self._end(assignment, outcome)

@@ -9,20 +9,26 @@ from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE, REJECTED, RETRY, SUCCESS
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.worker.assignment import Assignment
+from celeriac.worker.teller import Teller
 
 __all__ = ["TaskReport"]
 
 logger = logging.getLogger("celeriac.task")
 
-#: Of a custom event these are ours to say.
-_OURS: Final = frozenset({"uuid", "type", "hostname", "utcoffset", "pid", "clock", "timestamp"})
+#: Of a custom event these are ours to say; the last two are words of who sends it.
+_OURS: Final = frozenset(
+    {"uuid", "type", "hostname", "utcoffset", "pid", "clock", "timestamp", "blind", "self"}
+)
 
 
 class TaskReport:
-    """Tells how tasks go, from any thread. A task with ``send_events=False`` is told of in the log alone."""
+    """Tells how tasks go, from any thread, and never raises.
+
+    A task with ``send_events=False`` is told of in the log alone.
+    """
 
     def __init__(self, dispatcher: EventDispatcher) -> None:
-        self._dispatcher = dispatcher
+        self._teller = Teller(dispatcher)
 
     def received(self, assignment: Assignment) -> None:
         """Tell that a task came."""
@@ -98,16 +104,16 @@ class TaskReport:
 
     def custom(self, assignment: Assignment, kind: str, fields: Mapping[str, Any]) -> None:
         """Send an event of a task's own."""
-        own = {name: value for name, value in fields.items() if name not in _OURS}
-        self._dispatcher.send(kind, uuid=assignment.request.id, **own)
+        own = {str(name): value for name, value in fields.items() if name not in _OURS}
+        self._teller.tell(kind, uuid=assignment.request.id, **own)
 
     def flush(self) -> None:
         """Send what is gathered."""
-        self._dispatcher.flush()
+        self._teller.flush()
 
     def _send(self, assignment: Assignment, kind: str, **fields: Any) -> None:
         if assignment.traits.sends_events:
-            self._dispatcher.send(kind, uuid=assignment.request.id, **fields)
+            self._teller.tell(kind, uuid=assignment.request.id, **fields)
 
 
 def _iso(moment: float | None) -> str | None:

@@ -2,22 +2,23 @@
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import random
 from threading import Event, Thread, current_thread, main_thread
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType
 from typing import Final, Self
 
 from celeriac.core.backoff import Backoff
-from celeriac.errors import CallerError, ConnectionLost, DiskError, NetworkError
+from celeriac.errors import AccessRefused, CallerError, CeleriacError, ConnectionLost, DiskError
 from celeriac.model.task_request import Posting
 from celeriac.store.worker_state import WorkerStateFile
-from celeriac.worker.assignment import Stage, Verdict
+from celeriac.worker.assignment import Assignment, Stage
 from celeriac.worker.cluster import ClusterThread
 from celeriac.worker.parts import Choices, Parts, Surroundings
 from celeriac.worker.pool.base import Pool
+from celeriac.worker.steps.pool import PoolStep
 
 __all__ = ["Worker"]
 
@@ -25,8 +26,12 @@ logger = logging.getLogger(__name__)
 
 #: How often the clock and the revoked tasks are written to the state file: what a crash may forget.
 _SAVE_INTERVAL: Final = 30.0
+#: How long the last results may take to be stored, and the last messages to be settled.
+_PATIENCE: Final = 30.0
 #: How long tasks that a cold stop broke off may take to get back to their queues.
 _GIVE_BACK_PATIENCE: Final = 5.0
+#: How often to look whether to stop, while the broker is away from the start.
+_LOOK_EVERY: Final = 0.1
 
 
 class Worker:
@@ -62,29 +67,37 @@ class Worker:
             gossip=parts.gossip,
             every=(_SAVE_INTERVAL, self._save_state),
         )
-        self._is_stopping = Event()
+        # Plain values, no events of threading: a handler of signals must not wait for a lock.
+        self._is_stopping = False
         self._stops_now = False
+        self._has_run = False
         self._ready = Event()
         self._thread: Thread | None = None
+        #: What ended it, where that is nobody's wish.
+        self._failure: BaseException | None = None
 
     # -- from outside
 
     def run(self) -> None:
-        """Work until told to stop. Raises what keeps the worker from starting at all."""
+        """Work until told to stop. Raises what keeps the worker from starting, or from going on."""
+        if self._has_run:
+            raise CallerError("this worker was run already: make another with app.Worker()")
+        self._has_run = True
         self._load_state()
         with self._signals():
-            if not self._start():
-                return
             try:
-                while not self._is_stopping.is_set():
-                    self.tasks.turn()
-                self._finish_what_runs()
+                if self._start():
+                    self._work()
+            except KeyboardInterrupt:
+                # Somebody wants to end now, and the task that ran in this thread is broken off.
+                if not self._stops_now:
+                    raise
             finally:
                 self._end()
 
     def stop(self) -> None:
         """Take no more tasks, and end once those that run have ended; from any thread, and from a handler."""
-        self._is_stopping.set()
+        self._is_stopping = True
         self.tasks.wake()
 
     def stop_now(self) -> None:
@@ -97,33 +110,41 @@ class Worker:
         return self._ready.wait(timeout)
 
     def __enter__(self) -> Self:
-        self._thread = Thread(target=self.run, name=f"celeriac-worker-{self.hostname}", daemon=True)
+        self._thread = Thread(target=self._run_aside, name=f"celeriac-worker-{self.hostname}", daemon=True)
         self._thread.start()
         while not self.wait_until_ready(0.05):
             if not self._thread.is_alive():
-                raise CallerError("the worker ended before it was ready; its log says why")
+                raise self._failure or CallerError("the worker was stopped before it was ready")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop()
         if self._thread is not None:
             self._thread.join()
+        if self._failure is not None and kind is None:
+            raise self._failure
+
+    def _run_aside(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # noqa: BLE001 - raised where the worker was started
+            self._failure = error
 
     # -- its life
 
     def _start(self) -> bool:
         """Start every step, as soon as the broker is there; say whether it came to that."""
+        # Once: a pool that has ended does not begin again.
+        self.graph.start(PoolStep.name)
         backoff = Backoff(
             base=self.settings.broker_retry_base, cap=self.settings.broker_retry_cap, random=random
         )
-        while not self._is_stopping.is_set():
+        while not self._is_stopping:
             try:
-                with self._place.connect() as probe:
-                    probe.open()
                 self.graph.start()
             except ConnectionLost as error:
                 logger.warning("The broker cannot be reached, and is tried again: %s", error)
-                self._is_stopping.wait(backoff.next())
+                self._pause(backoff.next())
             else:
                 self._cluster.start()
                 self._ready.set()
@@ -131,41 +152,62 @@ class Worker:
                 return True
         return False
 
+    def _pause(self, seconds: float) -> None:
+        until = monotonic() + seconds
+        while not self._is_stopping and (left := until - monotonic()) > 0:
+            sleep(min(left, _LOOK_EVERY))
+
+    def _work(self) -> None:
+        """Turn until told to stop. Whatever ends it, what was taken and has not ended goes back."""
+        try:
+            while not self._is_stopping:
+                self.tasks.turn()
+            self._finish_what_runs()
+        except AccessRefused:
+            # No more tasks come, but those that run can end.
+            self._finish_what_runs()
+            raise
+        finally:
+            self._break_off()
+
     def _finish_what_runs(self) -> None:
         """Let what runs end, unless it is to end now; what has not begun goes back at once."""
         running = len(self.desk.all(Stage.ACTIVE))
         logger.info("Stopping%s.", f" once {running} tasks have ended" if running else "")
         self.tasks.stop_consuming()
-        while not self._stops_now and (len(self.desk) or not self.tasks.is_quiet):
+        while not self._stops_now and self.desk.has_unended:
             self.tasks.turn()
-        if self._stops_now:
-            self._break_off()
+        # From here on it is the store or the broker that is waited for, and not for ever.
+        until = monotonic() + _PATIENCE
+        while not self._stops_now and (len(self.desk) or not self.tasks.is_quiet) and monotonic() < until:
+            self.tasks.turn()
 
     def _break_off(self) -> None:
-        """End what runs, and see to it that it runs once more elsewhere."""
-        self.pool.kill()
-        broken = self.desk.all(Stage.ACTIVE, Stage.RESERVED, Stage.SCHEDULED)
-        self.desk.remove(broken, remembers=False)
-        self.tasks.settle_many([(each, Verdict.REQUEUE) for each in broken if each.verdict is None])
-        # The broker was told that these are done, when they began.
-        postings = [
-            Posting(each.request, each.delivery.queue)
-            for each in broken
-            if each.verdict is Verdict.ACCEPT and each.delivery is not None
-        ]
-        if not postings:
+        """End what still runs, and see to it that it runs once more elsewhere."""
+        if not self.desk.has_unended:
             return
+        self.pool.kill()
+        broken = self.desk.take_unended()
+        acknowledged = self.tasks.give_back(broken)
+        if acknowledged:
+            self._post_again(acknowledged)
+        logger.warning("%d tasks were broken off, and go back to their queues.", len(broken))
+
+    def _post_again(self, broken: Sequence[Assignment]) -> None:
+        """Send tasks once more that the broker was told are done, when they began."""
+        postings = [
+            Posting(each.request, each.source.queue, priority=each.source.message.priority) for each in broken
+        ]
         try:
             self._place.sender.post(postings, timeout=_GIVE_BACK_PATIENCE)
-            logger.warning("%d tasks were broken off, and are back in their queues.", len(postings))
-        except NetworkError as error:
+        except CeleriacError as error:
             ids = ", ".join(each.request.id for each in broken)
-            logger.error("%d tasks were broken off and lost (%s): %s", len(postings), ids, error)  # noqa: TRY400
+            logger.error("%d tasks were broken off and lost (%s): %s", len(broken), ids, error)  # noqa: TRY400
 
     def _end(self) -> None:
         self._cluster.stop()
         # Before the events go: results that wait are stored and told.
-        self.parts.finisher.stop(_GIVE_BACK_PATIENCE if self._stops_now else 30.0)
+        self.parts.finisher.stop(_GIVE_BACK_PATIENCE if self._stops_now else _PATIENCE)
         self.graph.stop()
         self._save_state()
         logger.info("%s has stopped.", self.hostname)
@@ -206,10 +248,10 @@ class Worker:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGQUIT or self._is_stopping.is_set():
-            self.stop_now()
-            if self.pool.runs_in_place:
-                # The task is in this very thread: nothing else ends it.
-                raise SystemExit(0)
-        else:
+        if number != signal.SIGQUIT and not self._is_stopping:
             self.stop()
+            return
+        self.stop_now()
+        if self.tasks.intake.is_running_in_place:
+            # The task is in this very thread: nothing else ends it.
+            raise KeyboardInterrupt

@@ -43,6 +43,7 @@ class ChildProcess:
     """
 
     def __init__(self, setup: Setup) -> None:
+        first = frame(ToChild.SETUP, setup)
         self.line, theirs = socket.socketpair()
         self.line.setblocking(False)
         with theirs:
@@ -77,7 +78,7 @@ class ChildProcess:
         self._assembly = Assembly()
         self._unsent = bytearray()
         self._is_behind = False
-        self._send(frame(ToChild.SETUP, setup))
+        self._send(first)
 
     @property
     def is_idle(self) -> bool:

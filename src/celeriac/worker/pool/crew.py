@@ -38,9 +38,10 @@ class Crew:
     lost, and one that has not waits again: no job begins twice.
     """
 
-    def __init__(self, runner: Runner, listener: Listener, *, max_tasks: int | None) -> None:
+    def __init__(self, runner: Runner, *, max_tasks: int | None) -> None:
         self._runner = runner
-        self._listener = listener
+        #: Who is told.
+        self.listener: Listener
         self._max_tasks = max_tasks
         self._size = 0
         #: Jobs that no process has been given.
@@ -154,14 +155,14 @@ class Crew:
                 key, at = content
                 child.start(key, now=now)
                 self._bad_luck.pop(key, None)
-                return partial(self._listener.started, key, pid=child.pid, at=at)
+                return partial(self.listener.started, key, pid=child.pid, at=at)
             case FromChild.ENDED:
                 key, outcome = content
-                return partial(self._listener.ended, key, self._conclude(child, key, outcome, now))
+                return partial(self.listener.ended, key, self._conclude(child, key, outcome, now))
             case FromChild.TOLD:
-                return partial(self._listener.told, *content)
+                return partial(self.listener.told, *content)
             case FromChild.PROGRESSED:
-                return partial(self._listener.progressed, *content)
+                return partial(self.listener.progressed, *content)
             case FromChild.RETURNED:
                 self._put_back(child.take_returned(content))
                 child.enforce(now)
@@ -216,7 +217,7 @@ class Crew:
             )
 
     def _fail(self, job: Job, error: Exception, cause: str = "", runtime: float = 0.0) -> None:
-        self._listener.ended(job.key, self._runner.fail(job, error, cause=cause, runtime=runtime))
+        self.listener.ended(job.key, self._runner.fail(job, error, cause=cause, runtime=runtime))
 
 
 def _why(child: ChildProcess, job: Job, how: str) -> tuple[Exception, str]:

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Final
 
 from celeriac.config import Settings
-from celeriac.errors import ImproperlyConfigured
+from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.worker.pool.base import Job, Listener
 from celeriac.worker.pool.child_process import ChildProcess
 from celeriac.worker.pool.crew import LONG, Crew, News
@@ -52,10 +52,9 @@ class ProcessPool:
     ) -> None:
         self._overrides = dict(overrides or {})
         self.size = size
-        self._runner = runner
         self._settings = settings
         self._app = app
-        self._crew: Crew
+        self._crew = Crew(runner, max_tasks=settings.worker_max_tasks_per_child)
         #: Guards the crew; notified when one of it is ready, and when none ever will be.
         self._changed = Condition(Lock())
         self._is_stopped = False
@@ -70,7 +69,7 @@ class ProcessPool:
 
     def start(self, listener: Listener) -> None:
         """Start the processes, and wait until one is ready. Raises ImproperlyConfigured if none ever is."""
-        self._crew = Crew(self._runner, listener, max_tasks=self._settings.worker_max_tasks_per_child)
+        self._crew.listener = listener
         self._selector = DefaultSelector()
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
@@ -195,6 +194,21 @@ class ProcessPool:
     # -- the thread of the pool
 
     def _serve(self) -> None:
+        try:
+            self._turn()
+        except BaseException as error:
+            # The processes end with this thread. Who submits a job must know, and not wait for ever.
+            with self._changed:
+                self._crew.fault = f"the pool of processes broke down, start the worker again: {error!r}"
+                self._changed.notify_all()
+            raise
+        finally:
+            self._selector.close()
+            self._bell.close()
+            if self._ringer is not None:
+                self._ringer.close()
+
+    def _turn(self) -> None:
         while self._has_crew():
             for key, mask in self._selector.select(self._patience()):
                 if key.data is None:
@@ -206,10 +220,6 @@ class ProcessPool:
                 if mask & EVENT_READ:
                     self._hear(key.data)
             self._look(monotonic())
-        self._selector.close()
-        self._bell.close()
-        if self._ringer is not None:
-            self._ringer.close()
 
     def _has_crew(self) -> bool:
         """Have as many processes as there should be; say whether the pool goes on."""
@@ -236,9 +246,9 @@ class ProcessPool:
         setup = Setup(self._app, sys.path, logging.getLogger().getEffectiveLevel(), self._overrides)
         try:
             child = ChildProcess(setup)
-        except OSError as error:
+        except (OSError, CallerError) as error:
             with self._changed:
-                self._crew.count_early_death(f"the system starts none: {error}")
+                self._crew.count_early_death(f"none can be started: {error}")
                 self._changed.notify_all()
             return
         self._selector.register(child.line, EVENT_READ, child)

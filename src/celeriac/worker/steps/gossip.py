@@ -30,6 +30,7 @@ from celeriac.wire.event import Gate
 from celeriac.wire.names import WORKER_EVENTS, control_exchange, event_exchange, event_queue
 from celeriac.worker.graph import Step
 from celeriac.worker.steps.connection import ConnectionStep
+from celeriac.worker.teller import Teller
 
 __all__ = ["GossipStep"]
 
@@ -84,7 +85,7 @@ class GossipStep(Step):
         self._connection = connection
         self._settings = settings
         self._clock = clock
-        self._dispatcher = dispatcher
+        self._teller = Teller(dispatcher)
         self._looks_at = 0.0
         self._tells_at = 0.0
         self._told = ""
@@ -159,10 +160,10 @@ class GossipStep(Step):
 
     def _look_for(self, suspected: Suspected) -> None:
         """Ask a suspect for a sign of life, and tell the others."""
+        self._teller.tell(SUSPECT_EVENT, **suspicion_fields(suspected))
         request = Request("heartbeat", destination=(suspected.hostname,), clock=self._clock.forward())
         spelled = encode_request(request)
         self._connection.link.publish(control_exchange(self._settings), spelled.body, headers=spelled.headers)
-        self._dispatcher.send(SUSPECT_EVENT, **suspicion_fields(suspected))
 
     def _call(self, handlers: list[Handler], hostname: str) -> None:
         member = self.membership.members[hostname]

@@ -9,6 +9,7 @@ from typing import ClassVar
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.worker.assignment import Desk, Stage
 from celeriac.worker.graph import Step
+from celeriac.worker.teller import Teller
 
 __all__ = ["HeartStep"]
 
@@ -33,6 +34,7 @@ class HeartStep(Step):
         self.is_enabled = is_enabled
         self.interval = interval
         self._dispatcher = dispatcher
+        self._teller = Teller(dispatcher)
         self._desk = desk
         self._version = version
         #: Called with the least stamp that a heartbeat can have, and when it leaves.
@@ -75,7 +77,7 @@ class HeartStep(Step):
         return self._beat_at
 
     def _send(self, kind: str) -> None:
-        self._dispatcher.send(
+        self._teller.tell(
             kind,
             freq=self.interval,
             active=len(self._desk.all(Stage.ACTIVE)),

@@ -1,6 +1,5 @@
 """The steps that run tasks and end them: they outlive every link."""
 
-import logging
 from typing import ClassVar, Final
 
 from celeriac.worker.finisher import Finisher
@@ -9,10 +8,10 @@ from celeriac.worker.pool.base import Listener, Pool
 
 __all__ = ["FinisherStep", "PoolStep"]
 
-logger = logging.getLogger(__name__)
-
 #: How long what follows the last tasks, and their results, may take when a worker ends.
 _PATIENCE: Final = 30.0
+#: How long a pool with nothing to do may take to end in good order.
+_FAREWELL: Final = 5.0
 
 
 class PoolStep(Step):
@@ -30,8 +29,9 @@ class PoolStep(Step):
         self.pool.start(self._listener)
 
     def stop(self) -> None:
-        """End; what still runs is ended too. Who wants to wait does so before."""
-        self.pool.kill()
+        """End; what still runs is ended too. Who wants to wait for it does so before."""
+        if not self.pool.stop(_FAREWELL):
+            self.pool.kill()
 
 
 class FinisherStep(Step):
@@ -48,5 +48,4 @@ class FinisherStep(Step):
 
     def stop(self) -> None:
         """End once all that has ended is stored and told."""
-        if not self.finisher.stop(_PATIENCE):
-            logger.error("Some results could not be stored before the worker ended.")
+        self.finisher.stop(_PATIENCE)

@@ -3,14 +3,15 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from random import random
-from threading import Event
 from time import monotonic
 from typing import ClassVar, Final
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
-from celeriac.errors import ConnectionLost, NetworkError
+from celeriac.errors import AccessRefused, CeleriacError, ConnectionLost, NetworkError
 from celeriac.model.message import Delivery
 from celeriac.transport.base import Connection
 from celeriac.wire.names import task_queue
@@ -25,16 +26,14 @@ logger = logging.getLogger(__name__)
 
 #: How long one turn lasts at the most: limits of time are looked at between turns.
 _TURN: Final = 0.25
-#: Settlements that may not have reached a broker that is lost: it gets them with each turn.
-_MAX_UNSURE: Final = 256
 
 
 class TasksStep(Step):
     """Consumes from the queues of tasks over a link of its own, and is turned by one thread.
 
-    When the link is lost, what has not begun is let go, for the broker gives it out again; what runs
-    goes on, and its message is settled over the next link: as it is where the broker allows that, and
-    else when it comes again.
+    When the link is lost, what has not begun waits: it goes on over the next link where the broker lets
+    us keep it, and else is let go, for the broker gives it out again. What runs goes on, and its message
+    is settled over the next link: as it is where the broker allows that, and else when it comes again.
     """
 
     name: ClassVar = "tasks"
@@ -59,20 +58,19 @@ class TasksStep(Step):
         #: What is done with each message; given before the step starts.
         self.intake: Intake
         self._link: Connection | None = None
+        #: The link that was lost last: a clone of it settles what it could not.
+        self._lost: Connection | None = None
+        #: What was withdrawn when the link was lost.
+        self._suspended: list[Assignment] = []
         self._prefetch = 0
         self._settlements: deque[tuple[Assignment, Verdict]] = deque()
-        #: The last that were settled: if the link is lost, the broker may not know.
-        self._settled: deque[tuple[Delivery, Verdict]] = deque(maxlen=_MAX_UNSURE)
         self._calls: deque[Callable[[], object]] = deque()
-        self._woken = Event()
+        # No event of threading: a signal that comes while this thread sets one would wait for itself.
+        self._is_woken = False
+        self._bell: SimpleQueue[None] = SimpleQueue()
         self._backoff = Backoff(base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random)
         self._retry_at = 0.0
         self._is_consuming = False
-
-    @property
-    def link(self) -> Connection | None:
-        """The link that tasks come over; None while there is none."""
-        return self._link
 
     @property
     def is_quiet(self) -> bool:
@@ -104,12 +102,15 @@ class TasksStep(Step):
         self.wake()
 
     def wake(self) -> None:
-        """Let a turn that waits end soon."""
-        if not self._woken.is_set():
-            self._woken.set()
-            link = self._link
-            if link is not None:
-                link.wake()
+        """Let a turn that waits end soon; from a handler of signals, too."""
+        if self._is_woken:
+            return
+        self._is_woken = True
+        link = self._link
+        if link is not None:
+            link.wake()
+        else:
+            self._bell.put(None)
 
     # -- for the thread that turns it
 
@@ -140,32 +141,61 @@ class TasksStep(Step):
                     self._link.stop_consuming(name)
             except NetworkError as error:
                 self._lose(error)
-        for assignment in self._desk.all(Stage.SCHEDULED, Stage.RESERVED):
-            if self.intake.withdraw(assignment):
-                self._desk.remove([assignment], remembers=False)
-                self.settle(assignment, Verdict.REQUEUE)
+        self._suspend()
+        unbegun, self._suspended = self._suspended, []
+        self._desk.remove(unbegun)
+        self.settle_many([(each, Verdict.REQUEUE) for each in unbegun])
+
+    def give_back(self, broken: Sequence[Assignment]) -> list[Assignment]:
+        """Have messages of tasks that were broken off put back into their queues.
+
+        Returns those for which it is too late: the broker was told that they are done.
+        """
+        unwanted = {each.key for each in broken}
+        # What was to be said of them is not true any more.
+        waiting = [self._settlements.popleft() for _ in range(len(self._settlements))]
+        self._settlements.extend(each for each in waiting if each[0].key not in unwanted)
+        self.settle_many([(each, Verdict.REQUEUE) for each in broken if each.verdict is None])
+        return [each for each in broken if each.verdict is Verdict.ACCEPT]
 
     def turn(self) -> None:
         """Do what there is to do, and wait a moment for more."""
-        self._woken.clear()
+        self._is_woken = False
         while self._calls:
-            self._calls.popleft()()
+            self._do(self._calls.popleft())
         self._pool.tick(monotonic())
         if self._link is None and monotonic() >= self._retry_at:
             self._reopen()
         if self._link is None:
-            self._woken.wait(min(_TURN, max(0.0, self._retry_at - monotonic())))
+            self._rest()
         else:
             self._drain(self._link)
         if self._is_consuming:
             self.intake.begin_due()
         self.intake.flush()
 
+    def _do(self, function: Callable[[], object]) -> None:
+        try:
+            function()
+        except ConnectionLost as error:
+            self._lose(error)
+        except CeleriacError as error:
+            logger.error("A command came to nothing: %s", error)  # noqa: TRY400 - it says how to mend it
+        except Exception:  # a command must not end a worker
+            logger.exception("A command came to nothing.")
+
+    def _rest(self) -> None:
+        """Wait until it is time to look for the broker, or until somebody wakes us."""
+        wait = min(_TURN, self._retry_at - monotonic())
+        if not self._is_woken and wait > 0:
+            with suppress(Empty):
+                self._bell.get(timeout=wait)
+
     def _drain(self, link: Connection) -> None:
         try:
             self._settle_waiting(link)
             self._set_prefetch(link)
-            link.drain(0.0 if self._woken.is_set() else self.intake.next_due(_TURN))
+            link.drain(0.0 if self._is_woken else self.intake.next_due(_TURN))
         except ConnectionLost as error:
             self._lose(error)
 
@@ -179,11 +209,16 @@ class TasksStep(Step):
                 self._lose(error)
 
     def add_queue(self, name: str) -> None:
-        """Consume from another queue too."""
-        if name not in self.queues:
-            self.queues[name] = queue = task_queue(self._settings, name)
-            if self._link is not None:
+        """Consume from another queue too; raises AccessRefused, and leaves it, if that cannot be."""
+        if name in self.queues:
+            return
+        self.queues[name] = queue = task_queue(self._settings, name)
+        if self._link is not None and self._is_consuming:
+            try:
                 self._link.consume(queue, self.intake.take, prefetch=self.prefetch)
+            except AccessRefused:
+                del self.queues[name]
+                raise
 
     def remove_queue(self, name: str) -> None:
         """Consume from a queue no more."""
@@ -198,7 +233,7 @@ class TasksStep(Step):
     # -- the link
 
     def _open(self) -> None:
-        link = self._connect()
+        link = self._connect() if self._lost is None else self._lost.clone()
         try:
             link.open()
             self._keep_all(link)
@@ -208,8 +243,9 @@ class TasksStep(Step):
         except BaseException:
             link.close()
             raise
-        self._link = link
+        self._link, self._lost = link, None
         self._backoff.reset()
+        self._resume()
 
     def _reopen(self) -> None:
         try:
@@ -222,25 +258,35 @@ class TasksStep(Step):
 
     def _lose(self, error: NetworkError) -> None:
         link, self._link = self._link, None
-        if link is not None:
-            link.close()
+        if link is None:
+            return
+        link.close()
+        self._lost = link
         logger.warning("Tasks wait for the broker: %s", error)
         self._retry_at = monotonic() + self._backoff.next()
+        self._suspend()
+
+    def _suspend(self) -> None:
+        """Begin nothing more of what is here: who knows whether it is still ours."""
+        for assignment in self._desk.all(Stage.SCHEDULED, Stage.RESERVED):
+            if self.intake.withdraw(assignment):
+                self._suspended.append(assignment)
+
+    def _resume(self) -> None:
+        """Go on with what is still ours, and let go of the rest."""
+        suspended, self._suspended = self._suspended, []
+        self._desk.remove(each for each in suspended if each.delivery is None)
+        for assignment in suspended:
+            if assignment.delivery is not None:
+                self.intake.resume(assignment)
 
     def _keep_all(self, link: Connection) -> None:
         """Go on with the messages that came over a link that was lost."""
-        for delivery, verdict in self._settled:
-            if link.keep(delivery):
-                _settle(link, delivery, verdict)
         for assignment in self._desk.all():
-            if assignment.verdict is None and assignment.delivery and link.keep(assignment.delivery):
-                continue
-            # If the broker does not know what became of it, it comes again.
-            assignment.delivery = assignment.verdict = None
-            # What has begun goes on. What has not is begun when it comes again.
-            has_begun = assignment.stage in (Stage.ACTIVE, Stage.ENDED)
-            if not has_begun and self.intake.withdraw(assignment):
-                self._desk.remove([assignment], remembers=False)
+            delivery = assignment.delivery
+            if delivery is not None and (assignment.verdict is not None or not link.keep(delivery)):
+                # If the broker does not know what became of it, it comes again.
+                assignment.delivery = None
 
     def _settle_waiting(self, link: Connection) -> None:
         while self._settlements:
@@ -249,7 +295,6 @@ class TasksStep(Step):
             if delivery is not None and assignment.verdict is None:
                 _settle(link, delivery, verdict)
                 assignment.verdict = verdict
-                self._settled.append((delivery, verdict))
             # Only now: if the link is lost in between, it is settled over the next.
             self._settlements.popleft()
 

@@ -98,7 +98,12 @@ class Ledger:
 def started(name: str, *, size: int, place: str = APP, **settings: Any) -> Iterator[Ledger]:
     """Start a pool that runs the tasks of the sample app, and end it in the end."""
     pool = make_pool(
-        name, runner=Executor(app.tasks, app.conf), app=place, size=size, settings=Settings(**settings)
+        name,
+        runner=Executor(app.tasks, app.conf),
+        app=place,
+        size=size,
+        settings=Settings(**settings),
+        overrides=settings,
     )
     ledger = Ledger(pool)
     pool.start(ledger)

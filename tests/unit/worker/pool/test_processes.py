@@ -231,6 +231,13 @@ def test_a_process_is_replaced_after_as_many_tasks_as_it_may_run() -> None:
     assert len(set(processes)) == 3
 
 
+def test_settings_that_an_app_was_given_later_count_in_its_processes() -> None:
+    with started("processes", size=1, task_ignore_result=True) as ledger:
+        (outcome,) = ledger.run(job("add", 1, 2))
+
+    assert (outcome.state, outcome.result) == ("SUCCESS", b"null")
+
+
 def test_a_pool_whose_processes_cannot_load_the_app_says_why() -> None:
     with (
         pytest.raises(ImproperlyConfigured) as caught,
