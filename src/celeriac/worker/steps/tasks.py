@@ -78,6 +78,11 @@ class TasksStep(Step):
         return not self._settlements
 
     @property
+    def _is_idle(self) -> bool:
+        """Whether nothing more is to come: the worker ends, and has nothing in hand."""
+        return not self._is_consuming and not len(self._desk)
+
+    @property
     def prefetch(self) -> int:
         """How many tasks may be here and not settled."""
         waiting = min(len(self.intake.schedule), self._settings.worker_eta_task_limit)
@@ -195,7 +200,7 @@ class TasksStep(Step):
         try:
             self._settle_waiting(link)
             self._set_prefetch(link)
-            link.drain(0.0 if self._is_woken else self.intake.next_due(_TURN))
+            link.drain(0.0 if self._is_woken or self._is_idle else self.intake.next_due(_TURN))
         except ConnectionLost as error:
             self._lose(error)
 
