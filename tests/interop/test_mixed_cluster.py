@@ -5,24 +5,21 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from celeriac.app import Celeriac
 from celeriac.cli.root import app as celeriac_command
 from celeriac.errors import TaskRevoked
 from celeriac.model.events import Event
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 from celeriac.wire.hello import decode_revoked
-from tests.console import Console
-from tests.fleet import OUR_APP, PATIENCE, Worker, batch, come_true, run_all, running
-from tests.interop.conftest import BROKERS, Pair, paired
+from tests.fleet import OUR_APP, PATIENCE, come_true, run_all, running
+from tests.interop.conftest import BROKERS, paired
 from tests.live import PEER_APP, PEERS, peer
-from tests.watcher import Watcher
+from tests.mixed import Mixed, mix
 
 #: Tasks of each client for each worker alone, and for whoever takes them.
 OWN, SHARED = 40, 60
@@ -41,66 +38,10 @@ for arguments in json.loads(sys.argv[1]):
 AT_CELERY, AT_OURS = "revoked-at-celery", "revoked-at-ours"
 
 
-@dataclass
-class Mixed:
-    """A cluster of four workers, each with a queue of its own and one for all."""
-
-    pair: Pair
-    app: Celeriac
-    #: A client of Celery's.
-    console: Console
-    #: Who hears all events.
-    watcher: Watcher
-    celery: list[CeleryWorker]
-    ours: list[CeleriacWorker]
-
-    @property
-    def workers(self) -> list[Worker]:
-        return [*self.celery, *self.ours]
-
-    @property
-    def names(self) -> set[str]:
-        return {worker.hostname for worker in self.workers}
-
-    @property
-    def queues(self) -> dict[str, str]:
-        """The queue that each worker has for itself, and whose it is."""
-        return {f"of.{name}": name for name in sorted(self.names)}
-
-    def batch(self, version: str = "5.7", **work: Any) -> list[tuple[str, Any]]:
-        """Have a client of Celery's do work."""
-        return batch(peer(version), url=self.pair.url, backend=self.pair.backend, **work)
-
-
-def options_of(hostname: str) -> dict[str, Any]:
-    return {"hostname": hostname, "arguments": ("-Q", f"celery,of.{hostname}")}
-
-
 @pytest.fixture(scope="module", params=BROKERS)
 def mixed(request: pytest.FixtureRequest) -> Iterator[Mixed]:
-    with paired(request, "5.7", request.param) as pair, ExitStack() as stack:
-        place: dict[str, Any] = {"url": pair.url, "backend": pair.backend}
-        # Celery: of two tries at a time, the first may be the last to store its end. So one at a time.
-        celery = [
-            CeleryWorker(peer("5.6"), PEER_APP, **place, **talkative("prefork@celery56")),
-            CeleryWorker(peer("5.7"), PEER_APP, **place, **talkative("threads@celery57"), pool="threads"),
-        ]
-        ours = [
-            CeleriacWorker(OUR_APP, **place, **options_of(f"{pool}@ours"), pool=pool)
-            for pool in ("threads", "processes")
-        ]
-        app = Celeriac(pair.url, pair.backend, environ={})
-        stack.callback(app.close)
-        console = stack.enter_context(pair.console())
-        stack.enter_context(running(*celery, *ours))
-        watcher = stack.enter_context(Watcher(app))
-        yield Mixed(pair, app, console, watcher, celery, ours)
-
-
-def talkative(hostname: str) -> dict[str, Any]:
-    """Return the options of a worker of Celery's that tells who joins and leaves."""
-    options = options_of(hostname)
-    return options | {"arguments": (*options["arguments"], "--loglevel", "DEBUG")}
+    with paired(request, "5.7", request.param) as pair, mix(pair) as mixed:
+        yield mixed
 
 
 # -- tasks
@@ -310,7 +251,7 @@ def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mi
     tasks = [("peers.fail", ["planned"], {"queue": queue}) for queue in mixed.queues]
 
     theirs = [value for _, value in mixed.batch(tasks=tasks)]
-    sent = [mixed.app.send_task(name, args, **options) for name, args, options in tasks]  # type: ignore[arg-type]
+    sent = [mixed.app.send_task(name, args, **options) for name, args, options in tasks]
     ours = [result.get(timeout=PATIENCE, propagate=False) for result in sent]
 
     assert theirs == ["ValueError: planned"] * 4
@@ -322,10 +263,10 @@ def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mi
 
 def test_clients_of_both_kinds_find_all_four_without_being_told_their_names(mixed: Mixed) -> None:
     def by_celery() -> set[str]:
-        return {name for answer in mixed.console.ask("ping", timeout=2) for name in answer}
+        return {name for answer in mixed.console.ask("ping", timeout=1) for name in answer}
 
     def by_us() -> set[str]:
-        return set(mixed.app.control.inspect(timeout=2).ping())
+        return set(mixed.app.control.inspect(timeout=1).ping())
 
     assert come_true(lambda: by_celery() >= mixed.names)
     assert come_true(lambda: by_us() >= mixed.names)

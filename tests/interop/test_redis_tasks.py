@@ -155,9 +155,10 @@ def test_kombu_and_we_serve_each_others_priorities_alike(connect: Connect, redis
     theirs.connection.release()
 
 
-def test_queues_take_turns(connect: Connect) -> None:
+@pytest.mark.parametrize("prefetch", [1, 4])
+def test_queues_take_turns(connect: Connect, prefetch: int) -> None:
     link, sender = connect(), connect()
-    takers = [Taker(link, some_task_queue(), prefetch=4) for _ in range(3)]
+    takers = [Taker(link, some_task_queue(), prefetch=prefetch) for _ in range(3)]
     for taker in takers:
         send(sender, taker.queue, *range(10))
 

@@ -12,6 +12,7 @@ import redis
 
 from celeriac.model.message import Exchange
 from celeriac.testing.process import wait_until
+from celeriac.transport import redis_unsettled
 from tests.contract import DEFAULT, body, publish
 from tests.contract_tasks import Taker, send
 from tests.redis_tasks import (
@@ -80,7 +81,10 @@ def test_nothing_is_lost_when_a_process_is_killed_while_it_takes_and_puts_back(
     assert tag is None or tag.startswith(b"celeriac.")
 
 
-def test_what_a_dead_worker_held_goes_back_in_order_and_marked(connect: Connect, client: Any) -> None:
+def test_what_a_dead_worker_held_goes_back_at_once_in_order_and_marked(
+    connect: Connect, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_unsettled, "_LOOK_EVERY", 1e6)
     dead = Taker(connect(), QUEUE)
     send(connect(), QUEUE, *range(250))
     dead.drain(250)
@@ -175,6 +179,18 @@ def test_what_is_held_is_not_put_back_while_its_holder_lives(connect: Connect, c
     assert wait_until(lambda: other.link.drain(0) == 0 and is_renewed(), patience=PATIENCE)
 
     assert (other.deliveries, len(holder.deliveries)) == ([], 3)
+
+
+def test_what_was_put_back_is_not_written_again_by_who_held_it(connect: Connect, client: Any) -> None:
+    holder = Taker(connect(), QUEUE)
+    send(connect(), QUEUE, 1)
+    holder.drain(1)
+    client.delete("unacked", "unacked_index")
+
+    tasks_of(holder.link).unsettled._renew()
+    holder.link.drain(0.05)
+
+    assert held(client) == (0, 0)
 
 
 def test_an_entry_that_another_took_meanwhile_is_left_to_it(connect: Connect, client: Any) -> None:

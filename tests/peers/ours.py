@@ -82,6 +82,13 @@ def note_early(file: str, text: str, seconds: float = 0.0) -> int:
     return int(note.run(file, text, seconds))
 
 
+@app.task(name="ours.record", acks_late=True)
+def record(file: str, text: str, seconds: float = 0.0) -> str:
+    """Do the same as ``note``, and return the text."""
+    note.run(file, text, seconds)
+    return text
+
+
 @app.task(name="ours.spin")
 def spin() -> None:
     """Never end."""

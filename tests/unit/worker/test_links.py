@@ -13,6 +13,7 @@ from celeriac.model.outcome import Outcome
 from celeriac.model.states import REJECTED
 from celeriac.transport.base import Take
 from celeriac.transport.memory import MemoryBroker, MemoryConnection
+from celeriac.transport.memory_lent import Lent
 from celeriac.worker.worker import Worker
 from tests.unit.worker.kit import HandPool, Site, come_true
 
@@ -47,11 +48,18 @@ class Link(MemoryConnection):
         return super().drain(timeout)
 
     def keep(self, delivery: Delivery) -> bool:
-        return self._faults.keeps and delivery is not None
+        return self._faults.keeps and isinstance(delivery.tag, Lent)
 
     def clone(self) -> "Link":
         self._faults.clones += 1
-        return Link(self.broker, self._faults)
+        link = Link(self.broker, self._faults)
+        if self._faults.keeps:
+            link._borrower = self._borrower
+        return link
+
+    def close(self) -> None:
+        if not (self._faults.keeps and self._faults.is_lost):
+            super().close()
 
 
 class Faults:
@@ -61,7 +69,9 @@ class Faults:
         self.at: dict[str, Exception] = {}
         #: Whether a fault is over once it came.
         self.comes_once = True
+        #: Whether the broker leaves us what a lost link held, as Redis does.
         self.keeps = False
+        self.is_lost = False
         self.clones = 0
         self.drains = 0
         self.accepted: list[Delivery] = []
@@ -69,6 +79,7 @@ class Faults:
 
     def check(self, place: str) -> None:
         error = self.at.pop(place, None) if self.comes_once else self.at.get(place)
+        self.is_lost = error is not None
         if error is not None:
             raise error
 

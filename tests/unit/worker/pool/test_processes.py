@@ -81,13 +81,14 @@ def test_a_process_that_died_is_replaced(ledger: Ledger) -> None:
 
 
 def test_jobs_that_a_dead_process_had_not_begun_run_elsewhere(ledger: Ledger) -> None:
-    ledger.run(job("add", 1, 2))
-    ledger.wait(lambda: len(pids(ledger)) == 2)
+    crew = ledger.pool._crew  # type: ignore[attr-defined]
+    ledger.wait(lambda: len(crew.children) == 2 and all(child.is_ready for child in crew.children))
     frozen, _ = pids(ledger)
     os.kill(frozen, signal.SIGSTOP)
+    ledger.wait(lambda: ") T " in Path(f"/proc/{frozen}/stat").read_text())
     hand_out_freely(ledger)
     jobs = ledger.submit(*[job("add", number, 0) for number in range(20)])
-    at_hand = [len(child.at_hand) for child in ledger.pool._crew.children if child.pid == frozen]  # type: ignore[attr-defined]
+    at_hand = [len(child.at_hand) for child in crew.children if child.pid == frozen]
 
     os.kill(frozen, signal.SIGKILL)
 
