@@ -248,7 +248,7 @@ def test_a_client_that_speaks_protocol_1_is_served_by_all_four(mixed: Mixed, ver
 
 
 def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mixed) -> None:
-    tasks = [("peers.fail", ["planned"], {"queue": queue}) for queue in mixed.queues]
+    tasks: list[Any] = [("peers.fail", ["planned"], {"queue": queue}) for queue in mixed.queues]
 
     theirs = [value for _, value in mixed.batch(tasks=tasks)]
     sent = [mixed.app.send_task(name, args, **options) for name, args, options in tasks]

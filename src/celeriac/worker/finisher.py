@@ -124,7 +124,8 @@ class Finisher:
                 taken = self._queue.get()
             is_last = taken is None
             try:
-                self._finish(batch)
+                if batch:
+                    self._finish(batch)
             except _GivenUp:
                 return
             except Exception:  # what is wrong with one batch must not end the worker's only finisher
@@ -142,8 +143,9 @@ class Finisher:
             self._tell(each)
         self._report.flush()
         settlements = [(each.assignment, self._verdict(each)) for each in done]
-        self._desk.put_away(settlements)
-        self._settle(settlements)
+        if settlements:
+            self._desk.put_away(settlements)
+            self._settle(settlements)
 
     def _tell(self, ended: Ended) -> None:
         if ended.outcome.state == REVOKED:

@@ -93,6 +93,7 @@ def test_a_worker_ends_though_its_broker_is_away(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("celeriac.worker.worker._PATIENCE", 0.1)
+    monkeypatch.setattr("celeriac.worker.steps.events._PATIENCE", 0.1)
     worker = site.worker()
     with worker:
         site.post("shop.late", "t1")
@@ -290,7 +291,7 @@ def test_a_worker_that_cannot_begin_says_why_where_it_is_begun(site: Site) -> No
 
 
 def test_a_second_worker_of_one_name_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    site = Site(worker_mingle_timeout=1.0)
+    site = Site(worker_mingle_timeout=0.3)
     site.task("shop.pay")
     with site.worker(HandPool()):
         second = site.worker(HandPool())

@@ -1,11 +1,14 @@
 """The step that lets a worker send events."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.worker.graph import Step
 
 __all__ = ["EventsStep"]
+
+#: How long the last events may take to arrive when a worker ends.
+_PATIENCE: Final = 5.0
 
 
 class EventsStep(Step):
@@ -23,7 +26,7 @@ class EventsStep(Step):
 
     def stop(self) -> None:
         """Send what is left, and end."""
-        self.dispatcher.close()
+        self.dispatcher.close(_PATIENCE)
 
     @property
     def has_task_events(self) -> bool:
