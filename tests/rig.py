@@ -164,6 +164,8 @@ class Link(MemoryConnection):
         is_persistent: bool = False,
         correlation_id: str = "",
         reply_to: str = "",
+        priority: int = 0,
+        expiration: float | None = None,
     ) -> None:
         self.rig.attempts += 1
         self.rig.before_publish()
@@ -175,6 +177,8 @@ class Link(MemoryConnection):
             is_persistent=is_persistent,
             correlation_id=correlation_id,
             reply_to=reply_to,
+            priority=priority,
+            expiration=expiration,
         )
         self.rig.after_publish()
 

@@ -47,7 +47,8 @@ class Mailbox:
 
     ``ping``, ``hello``, ``clock`` and ``stats`` are always answered, and what ``open_commands``
     names. Any other command is obeyed only if ``handlers`` has it and the setting
-    ``control_allow`` names it; else it gets no reply. Nothing that a peer sends raises: :attr:`refused` counts it by reason.
+    ``control_allow`` names it; else it gets no reply. Nothing that a peer sends raises:
+    :attr:`refused` counts it by reason.
 
     A ``hello`` brings ids of revoked tasks along, which join ``revoked``: nodes that meet tell
     each other, and so whoever can send one can revoke tasks. For one thread at a time.

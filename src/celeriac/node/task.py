@@ -44,9 +44,7 @@ class Task(TaskOptions):
     #: The function; if it is bound, with the task as its first argument already there.
     run: Callable[..., Any]
 
-    def __init__(
-        self, function: Callable[..., Any], *, name: str, caller: Caller, **options: Any
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], *, name: str, caller: Caller, **options: Any) -> None:
         check_names(options, OPTION_NAMES, of="a task")
         super().__init__(**options)
         if not is_task_name(name):

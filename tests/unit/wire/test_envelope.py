@@ -53,9 +53,7 @@ def test_what_was_wrapped_is_what_is_unwrapped() -> None:
 
     message = unwrap(wrapped)
 
-    assert message == Message(
-        BODY, headers={"hostname": "a@b"}, routing_key="task.sent", exchange="celeryev"
-    )
+    assert message == Message(BODY, headers={"hostname": "a@b"}, routing_key="task.sent", exchange="celeryev")
 
 
 def test_an_envelope_of_ours_has_the_parts_of_one_of_kombus() -> None:

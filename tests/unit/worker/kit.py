@@ -189,5 +189,3 @@ class Site:
         """Return the ids of all tasks that were ever sent to a queue, in order."""
         sent = list(self.broker.published)
         return [str(each.headers["id"]) for where, each in sent if where == "" and each.routing_key == queue]
-
-

@@ -88,7 +88,9 @@ def test_a_worker_takes_over_the_clock_and_the_revoked_tasks_of_its_neighbours(r
 
 
 @pytest.mark.parametrize("answer", [None, 7, "x", {}, {"clock": "late"}, {"error": "KeyError('hello')"}])
-def test_an_answer_that_makes_no_sense_spoils_nothing(answer: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_makes_no_sense_spoils_nothing(
+    answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
     site = Site(worker_mingle_timeout=0.2)
 
     with (

@@ -390,7 +390,9 @@ def test_a_task_sends_events_of_its_own(site: Site, worker: Worker) -> None:
     assert (told["uuid"], told["done"], told["clock"] > 0) == ("t1", 50, True)
 
 
-@pytest.mark.parametrize("fields", [{"all": {1, 2}}, {"all": "x" * 300_000}, {"all": 2**80}, {"all": "\ud800"}])
+@pytest.mark.parametrize(
+    "fields", [{"all": {1, 2}}, {"all": "x" * 300_000}, {"all": 2**80}, {"all": "\ud800"}]
+)
 def test_an_event_that_cannot_be_sent_as_it_is_is_cut(
     site: Site, worker: Worker, fields: dict[str, object]
 ) -> None:

@@ -37,7 +37,6 @@ def running(site: Site) -> Iterator[Worker]:
     thread.join()
 
 
-
 def back(site: Site) -> list[str]:
     """Return the ids of the tasks that are in the queue, in no order."""
     return sorted(request.id for request in site.queued())
