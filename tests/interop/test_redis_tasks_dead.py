@@ -223,3 +223,26 @@ def test_an_entry_that_holds_no_message_is_dropped_once_and_told(
     assert wait_until(lambda: taker.link.drain(0) == 0 and held(client) == (1, 1), patience=PATIENCE)
     assert taker.numbers == [1]
     assert caplog.text.count("no message can be read in it") == (entry is not None)
+
+
+@pytest.mark.parametrize(
+    "way",
+    ['"", "no list"', '"no set", "tasks"', '"", "half a \\ud800"', '"half a \\ud800", "tasks"', '"", ""'],
+)
+def test_an_entry_that_no_queue_can_take_back_stays_and_harms_nobody(
+    connect: Connect, client: Any, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.set("no list", "text")
+    client.set("_kombu.binding.no set", "text")
+    client.hset("unacked", "tag", f'[{{"body": "", "headers": {{}}, "properties": {{}}}}, {way}]')
+    client.zadd("unacked_index", {"tag": 1})
+    taker = Taker(connect(), QUEUE)
+    send(connect(), QUEUE, 1)
+
+    taker.drain(1)
+
+    assert wait_until(
+        lambda: taker.link.drain(0) == 0 and client.zscore("unacked_index", "tag") > 1, patience=PATIENCE
+    )
+    assert (taker.numbers, held(client)) == ([1], (2, 2))
+    assert caplog.text.count("it stays there") == 1

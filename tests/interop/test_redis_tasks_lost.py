@@ -123,6 +123,32 @@ def test_what_was_settled_as_the_link_was_lost_is_settled_by_its_clone(connect: 
     second.link.close()
 
 
+def test_what_is_to_be_settled_outlives_clones_that_found_no_server(own_redis: RedisServer) -> None:
+    own_redis.configure("appendonly", "yes")
+    first = Taker(RedisConnection(Settings(broker_url=own_redis.url)), QUEUE)
+    with RedisConnection(Settings(broker_url=own_redis.url)) as sender:
+        send(sender, QUEUE, *range(2))
+    first.drain(2)
+    own_redis.stop()
+    first.accept(0)
+    first.link.reject(first.of(1), requeue=True)
+    with pytest.raises(ConnectionLost):
+        first.link.drain(PATIENCE)
+    first.link.close()
+    second = first.link.clone()
+    with pytest.raises(ConnectionLost):
+        second.open()
+    second.close()
+    own_redis.start()
+
+    third = Taker(second.clone(), QUEUE)
+
+    assert third.drain(1) == [1]
+    with own_redis.client() as client:
+        assert held(client) == (1, 1)
+    third.link.close()
+
+
 @pytest.mark.parametrize("is_closed_first", [True, False])
 def test_what_was_taken_and_never_reached_us_is_put_back_by_the_next_link(
     own_redis: RedisServer, is_closed_first: bool

@@ -64,6 +64,54 @@ def test_who_waits_asks_nothing(telling_server: RedisServer, waiting: Taker) -> 
         assert evals(client) == before
 
 
+def test_what_others_take_and_settle_lets_nobody_ask(telling_server: RedisServer, waiting: Taker) -> None:
+    with telling_server.client() as client:
+        before = evals(client)
+
+        for number in range(5):
+            client.zadd("unacked_index", {"tag": 1e18 + number})
+            client.hset("unacked", "tag", number)
+            waiting.link.drain(0.05)
+
+        assert evals(client) == before
+
+
+def come_and_go(client: Any) -> None:
+    """Let a task come that another takes before anybody can ask."""
+    with client.pipeline() as pipe:
+        pipe.lpush("tasks", "task").rpop("tasks").execute()
+
+
+def test_who_asked_in_vain_takes_its_time_before_it_asks_again(
+    telling_server: RedisServer, waiting: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_tasks, "_WAIT_EACH", 1e6)
+    monkeypatch.setattr(redis_tasks, "_WAIT_MOST", 1e6)
+    with telling_server.client() as client:
+        before = evals(client)
+
+        for _ in range(3):
+            come_and_go(client)
+            waiting.link.drain(0.1)
+
+        assert evals(client) == before + 1
+
+
+def test_who_asked_in_vain_gets_the_next_task_all_the_same(
+    telling_server: RedisServer, waiting: Taker
+) -> None:
+    with (
+        telling_server.client() as client,
+        RedisConnection(Settings(broker_url=telling_server.url)) as sender,
+    ):
+        for number in range(30):
+            come_and_go(client)
+            waiting.link.drain(0.01)
+            send(sender, QUEUE, number)
+
+            assert waiting.drain(number + 1) == list(range(number + 1))
+
+
 def flush(client: Any) -> None:
     client.flushall()
 
@@ -108,13 +156,14 @@ def test_who_is_told_of_a_change_before_it_waits_does_not_miss_it(
             assert waiting.drain(number + 1) == list(range(number + 1))
 
 
+@pytest.mark.parametrize("refused", ["-client|tracking", "-client|caching", "-hello"])
 def test_where_a_user_may_not_be_told_tasks_come_all_the_same(
-    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+    own_redis: RedisServer, refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     with own_redis.client() as client:
         client.execute_command(
-            *("ACL", "SETUSER", "worker", "on", f">{PASSWORD}", "~*", "&*", "+@all", "-client|tracking")
+            *("ACL", "SETUSER", "worker", "on", f">{PASSWORD}", "~*", "&*", "+@all", refused)
         )
     settings = Settings(broker_url=f"redis://worker:{PASSWORD}@{LOOPBACK}:{own_redis.port}/0")
     for number in range(2):

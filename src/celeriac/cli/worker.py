@@ -28,6 +28,8 @@ _BEGIN_PATCHED: Final = (
     "from gevent.monkey import patch_all; patch_all(); from celeriac.cli import main; main()"
 )
 _MOST_TASKS: Final = 20
+#: So many names, or a URL, and still a row.
+_ROW_CHARS: Final = 900
 
 
 class PoolName(StrEnum):
@@ -175,19 +177,20 @@ def worker(
     if pool is PoolName.GEVENT:
         _begin_patched()
     app = _load(place)
-    app.configure(
-        **_given(
-            broker_url=session.broker,
-            worker_concurrency=concurrency,
-            worker_state_db=statedb,
-            task_time_limit=time_limit,
-            task_soft_time_limit=soft_time_limit,
-            worker_prefetch_multiplier=prefetch_multiplier,
-            worker_max_tasks_per_child=max_tasks_per_child,
-            worker_heartbeat_interval=heartbeat_interval,
-            control_allow=_names(allow) or None,
-        )
+    given = _given(
+        broker_url=session.broker,
+        worker_concurrency=concurrency,
+        worker_state_db=statedb,
+        task_time_limit=time_limit,
+        task_soft_time_limit=soft_time_limit,
+        worker_prefetch_multiplier=prefetch_multiplier,
+        worker_max_tasks_per_child=max_tasks_per_child,
+        worker_heartbeat_interval=heartbeat_interval,
+        control_allow=_names(allow) or None,
     )
+    # Else a module that uses its app while it is imported is fine.
+    if given:
+        app.configure(**given)
     made = app.Worker(
         node_name(hostname),
         pool=pool.value,
@@ -229,7 +232,7 @@ def banner(app: "Celeriac", made: "Worker") -> list[str]:
     }
     return [
         f"celeriac {celeriac.__version__}, worker {made.hostname}, process {os.getpid()}",
-        *(f"  {name:<9} {visible(text)}" for name, text in rows.items()),
+        *(f"  {name:<9} {visible(text, _ROW_CHARS)}" for name, text in rows.items()),
     ]
 
 

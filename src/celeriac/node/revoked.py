@@ -1,7 +1,7 @@
 """The revoked tasks of a node, for several threads."""
 
 from collections.abc import Iterable, Iterator
-from threading import Lock
+from threading import RLock
 
 from celeriac.core.revoked import REVOKED_MAX_AGE, REVOKED_MAX_SIZE, RevokedSet
 
@@ -13,7 +13,8 @@ class SharedRevokedSet(RevokedSet):
 
     def __init__(self, *, max_size: int = REVOKED_MAX_SIZE, max_age: float = REVOKED_MAX_AGE) -> None:
         super().__init__(max_size=max_size, max_age=max_age)
-        self._mutex = Lock()
+        # Re-entrant, because the rules call each other: to add is to purge.
+        self._mutex = RLock()
 
     def __iter__(self) -> Iterator[str]:
         with self._mutex:
@@ -43,3 +44,8 @@ class SharedRevokedSet(RevokedSet):
         """Forget one id."""
         with self._mutex:
             super().discard(task_id)
+
+    def purge(self, *, now: float) -> None:
+        """Drop what is too old, and the oldest of what is too many."""
+        with self._mutex:
+            super().purge(now=now)

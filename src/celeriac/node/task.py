@@ -18,6 +18,7 @@ from celeriac.node.context import Context, innermost, running
 from celeriac.node.posting import retry_posting
 from celeriac.node.signature import Caller, Signature
 from celeriac.node.task_options import OPTION_NAMES, TaskOptions, check_names
+from celeriac.wire.failure import failure_text
 from celeriac.wire.task_request import is_task_name
 from celeriac.wire.value import spell
 
@@ -155,7 +156,7 @@ class Task(TaskOptions):
         wait = (posting.request.eta or now) - now
         reason = exc or sys.exception()
         told = f"Retry in {wait:.3g} s"
-        retry = Retry(told if reason is None else f"{told}: {reason!r:.500}", reason, when=wait)
+        retry = Retry(told if reason is None else f"{told}: {failure_text(reason):.500}", reason, when=wait)
         retry.posting = posting
         raise retry
 

@@ -118,8 +118,9 @@ class RedisConsuming(RedisDialer, ABC):
     def clone(self) -> Self:
         """Return a new link to the same broker, not yet open; it settles what a lost one could not."""
         clone = super().clone()
-        if self._is_lost():
-            clone._left_over = self._unfinished()  # noqa: SLF001
+        # One that never came to be open, because the server was still away, hands on what it was given.
+        if self._tasks is None or self._is_lost():
+            clone._left_over = dict(self._unfinished())  # noqa: SLF001
         return clone
 
     # -- for the heir
@@ -209,6 +210,9 @@ class RedisConsuming(RedisDialer, ABC):
     def _queues_behind(self, exchange: str, routing_key: str) -> list[str]:
         """Return the queues that an exchange leads to, whose kind is not told."""
         direct, topic = Exchange(exchange, "direct"), Exchange(exchange, "topic")
+        # Who took the message says which exchange it was: it may be none.
+        if self._ask("TYPE", self._names.bindings(direct)) != b"set":
+            return []
         return self._queues_of(direct, routing_key) or self._queues_of(topic, routing_key)
 
     def _visibility_timeout(self) -> float:

@@ -39,11 +39,18 @@ return taken
 
 #: Removes an entry from the table of what is unsettled and puts its message into lists, at their right
 #: end; nothing if the entry is gone, or was taken later than a moment: then another has seen to it.
-#: KEYS: the table, its index, the lists. ARGV: the tag, the moment, the envelope. Returns whether it did.
+#: KEYS: the table, its index, the lists. ARGV: the tag, the moment, the envelope. Returns 1 if it did, 0 if
+#: not, and -1 if it cannot: anyone may write into the table, and name as a queue what is no list.
 TAKE_BACK: Final = """
 local taken_at = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not taken_at or tonumber(taken_at) > tonumber(ARGV[2]) then
   return 0
+end
+for list = 3, #KEYS do
+  local kind = redis.call('TYPE', KEYS[list]).ok
+  if kind ~= 'list' and kind ~= 'none' then
+    return -1
+  end
 end
 for list = 3, #KEYS do
   redis.call('RPUSH', KEYS[list], ARGV[3])

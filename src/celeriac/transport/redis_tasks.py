@@ -2,13 +2,14 @@
 
 A message leaves its queue and enters the table of what is unsettled at once, so that it is never in
 our hands alone. While the queues are empty Redis tells us when one of them changes: it tracks
-the keys that a client has read.
+the keys that a client has read, and asked to be told of.
 """
 
 import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from random import random
 from time import monotonic, time
 from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import uuid4
@@ -33,8 +34,13 @@ _MAX_TAKEN_BYTES: Final = 1024 * 1024
 #: How often to look where Redis does not tell us of changes, and where it does: something may swap
 #: databases, of which it tells nothing.
 _LOOK_EVERY, _LOOK_AGAIN = 0.2, 5.0
+#: All who wait are told of a task, and one gets it. Who came too late waits by chance before it asks again,
+#: up to so many seconds for each time that it did: so many who wait ask seldom, and one of them soon.
+_WAIT_EACH, _WAIT_MOST = 0.0005, 0.05
 #: How long putting back may take.
 _PATIENCE: Final = 10.0
+#: Asks to be told when a key changes that the next command reads.
+_TELL_OF_NEXT: Final[Command] = ("CLIENT", "CACHING", "YES")
 #: How tags of ours begin.
 _MARK: Final = "celeriac."
 
@@ -92,10 +98,13 @@ class RedisTasks:
         self._asked: _Asked | None = None
         #: Whether the last time as many came as could: there may be more.
         self._was_full = False
-        #: Whether the queues were empty, and nothing was told since.
-        self._is_quiet = False
-        self._look_at = 0.0
-        refusal = link.attempt(("HELLO", 3), ("CLIENT", "TRACKING", "ON"))
+        #: When to ask again.
+        self._ask_at = 0.0
+        #: Whether we ask because we were told, and how often that was in vain: less once it was not.
+        self._is_hopeful = False
+        self._vain = 0
+        # What is taken and settled changes, too, but of that nobody wants to be told.
+        refusal = link.attempt(("HELLO", 3), ("CLIENT", "TRACKING", "ON", "OPTIN"), _TELL_OF_NEXT)
         self._is_told = not refusal
         if refusal:
             _tell(link.address, refusal)
@@ -158,7 +167,7 @@ class RedisTasks:
         room = min(self.prefetch - len(self.unsettled.held), _MAX_TAKEN)
         if self._asked is not None or not self._rounds or room <= 0:
             return math.inf
-        if self._is_quiet and (left := self._look_at - monotonic()) > 0:
+        if (left := self._ask_at - monotonic()) > 0:
             return left
         queues, keys, endings = self._rounds[0]
         self._rounds.append(self._rounds.pop(0))
@@ -169,6 +178,7 @@ class RedisTasks:
         self._pipe.ask(*command, then=partial(self._open, asked))
         if self._is_told and not self._was_full:
             # Says whether more has come meanwhile; from then on we are told, once.
+            self._pipe.ask(*_TELL_OF_NEXT)
             self._pipe.ask("EXISTS", *keys, then=self._rest)
         return math.inf
 
@@ -179,7 +189,10 @@ class RedisTasks:
         self._number += taken
         self._was_full = taken >= asked.room
         if not self._is_told and not self._was_full:
-            self._is_quiet, self._look_at = True, monotonic() + _LOOK_EVERY
+            self._ask_at = monotonic() + _LOOK_EVERY
+        if self._is_hopeful:
+            self._is_hopeful = False
+            self._vain = self._vain // 2 if taken else self._vain + 1
         for number, at in enumerate(range(0, len(reply), 2), asked.first):
             self._arrive(self._tag(number), asked.queues[reply[at]], reply[at + 1])
 
@@ -200,16 +213,18 @@ class RedisTasks:
         return f"{self._tag_prefix}{number:012}"
 
     def _rest(self, existing: int) -> None:
-        self._is_quiet, self._look_at = existing == 0, monotonic() + _LOOK_AGAIN
+        self._ask_at = 0.0 if existing else monotonic() + _LOOK_AGAIN
 
     def _notice(self) -> None:
         """Be told that a queue has changed, or may have."""
-        self._is_quiet = False
+        self._is_hopeful = True
+        wait = min(self._vain * _WAIT_EACH, _WAIT_MOST) * random()  # noqa: S311 - no secret
+        self._ask_at = min(self._ask_at, monotonic() + wait)
 
     def _set_rounds(self) -> None:
         names = list(self._consumers)
         self._rounds = [self._round(names[at:] + names[:at]) for at in range(len(names))]
-        self._is_quiet = False
+        self._ask_at = 0.0
 
     def _round(self, queues: list[str]) -> _Round:
         steps = zip(*map(self._names.lists, queues), strict=True)

@@ -164,21 +164,32 @@ class Unsettled:
                 logger.warning("Dropped %r of %s: no message can be read in it", tag, names.unacked)
                 lists, envelope = [], b""
             if envelope and not lists:
-                logger.warning(
-                    "Nothing leads back to a queue for %r of %s: it stays there", tag, names.unacked
-                )
-                then = partial(self._confirm, (tag,))
-                self._pipe.ask("ZADD", names.unacked_index, "XX", repr(time()), _raw(tag), then=then)
+                self._leave(tag)
                 continue
             keys = (names.unacked, names.unacked_index, *lists)
             command: Command = ("EVAL", TAKE_BACK, len(keys), *keys, _raw(tag), taken_until, envelope)
-            self._pipe.ask(*command, then=partial(self._confirm, (tag,)))
+            self._pipe.ask(*command, then=partial(self._end_return, tag))
+
+    def _end_return(self, tag: str, done: int) -> None:
+        if done < 0:
+            self._leave(tag)
+        else:
+            self._confirm((tag,), done)
+
+    def _leave(self, tag: str) -> None:
+        """Let an entry be that has no way back: it is looked at again once it has grown old again."""
+        names = self._names
+        logger.warning("Nothing leads back to a queue for %r of %s: it stays there", tag, names.unacked)
+        command: Command = ("ZADD", names.unacked_index, "XX", repr(time()), _raw(tag))
+        self._pipe.ask(*command, then=partial(self._confirm, (tag,)))
 
     def _way_back(self, entry: bytes | None) -> tuple[list[str], bytes]:
         """Return the lists that a message goes back to, and its envelope; nothing if the entry is gone."""
         if entry is None:
             return [], b""
         message, exchange, routing_key = read_unacked(entry)
+        if not _can_be_named(exchange + routing_key):
+            return [], returned(message)
         queues = self._queues_of(exchange, routing_key) if exchange else [routing_key]
         priority = priority_of(message)
         return [self._names.list_of(queue, priority) for queue in queues if queue], returned(message)
@@ -187,6 +198,11 @@ class Unsettled:
 def _portions(tags: Sequence[str]) -> Iterator[Sequence[str]]:
     for at in range(0, len(tags), _PORTION):
         yield tags[at : at + _PORTION]
+
+
+def _can_be_named(text: str) -> bool:
+    """Say whether a key of Redis can be named so: JSON has halves of characters, which bytes have not."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _raw(tag: str) -> bytes:

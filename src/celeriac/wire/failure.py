@@ -49,7 +49,10 @@ def failure_text(error: BaseException) -> str:
 
 
 def _failure_of(error: BaseException) -> Failure:
-    failure = failure_of(error)
+    try:
+        failure = failure_of(error)
+    except Exception:  # noqa: BLE001 - what an exception says of itself may raise anything
+        failure = Failure(type(error).__qualname__, (), type(error).__module__)
     known = _NAMES.get(type(error))
     if known is None:
         return failure

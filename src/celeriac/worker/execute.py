@@ -6,12 +6,21 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from functools import wraps
-from threading import Thread
+from signal import SIG_IGN, SIGINT, getsignal
+from threading import Thread, current_thread, main_thread
 from time import monotonic
 from typing import Any, Final
 
 from celeriac.config import Settings
-from celeriac.errors import CallerError, Ignore, NotRegistered, PeerError, Reject, Retry, WorkerLost
+from celeriac.errors import (
+    CallerError,
+    Ignore,
+    NotRegistered,
+    PeerError,
+    Reject,
+    Retry,
+    SoftTimeLimitExceeded,
+)
 from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE, IGNORED, REJECTED, RETRY, SUCCESS
 from celeriac.model.task_request import Arguments, Posting
@@ -25,6 +34,7 @@ from celeriac.wire.task_request import read_body
 from celeriac.wire.text import CUT_MARK
 from celeriac.wire.value import mend_text, spell
 from celeriac.worker.pool.base import Job
+from celeriac.worker.pool.run import harmless
 
 __all__ = ["Executor"]
 
@@ -42,7 +52,10 @@ class Executor:
         self._settings = settings
 
     def execute(self, job: Job, report: Report) -> Outcome:
-        """Run a job, and return how it ended, whatever its task did. Raises KeyboardInterrupt alone."""
+        """Run a job, and return how it ended, whatever its task did.
+
+        Raises KeyboardInterrupt alone, and that only in a main thread that Ctrl-C reaches.
+        """
         began_at = monotonic()
         try:
             task = self._tasks[job.request.task]
@@ -59,9 +72,9 @@ class Executor:
                     result = asyncio.run(result)
                 # Here, not later: what cannot be sent or stored is the failure of the task.
                 outcome = self._succeeded(task, context, result)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the task ended with it
+            except BaseException as error:  # whatever it is, the task ended with it
+                if isinstance(error, KeyboardInterrupt) and _may_be_meant_for_all():
+                    raise
                 outcome = self._raised(task, context, error)
         return outcome._replace(runtime=monotonic() - began_at)
 
@@ -118,10 +131,13 @@ class Executor:
 
     def _raised(self, task: Task, context: Context, error: BaseException) -> Outcome:
         """Return how a task ended that raised something."""
-        if not isinstance(error, Exception):
-            # Clients that raise what they are told of would end with it.
-            told = f"the task raised {failure_text(error)}, which ends a program: return, or raise an error"
-            error = WorkerLost(told).with_traceback(error.__traceback__)
+        try:
+            return self._ended_by(task, context, harmless(error))
+        except SoftTimeLimitExceeded:
+            # A warning comes once, and this time in the midst of that; what follows must not be lost.
+            return self._ended_by(task, context, harmless(error))
+
+    def _ended_by(self, task: Task, context: Context, error: Exception) -> Outcome:
         match error:
             case Ignore():
                 return Outcome(IGNORED, children=tuple(context.children))
@@ -134,6 +150,8 @@ class Executor:
         trace = _trace(error)
         try:
             retry = task.autoretry(error)
+        except SoftTimeLimitExceeded:
+            raise
         except Exception as raised:  # noqa: BLE001 - options of the task that make no sense
             error, trace, retry = raised, _trace(raised), None
         if retry is not None:
@@ -152,6 +170,8 @@ class Executor:
                 left = arguments._replace(errbacks=call_errbacks(context, error, trace, tasks=tasks))
                 following = after_failure(context.message, left, settings=self._settings, tasks=self._tasks)
                 postings, children = following.postings, (*children, *following.children)
+            except SoftTimeLimitExceeded:
+                raise
             except Exception:
                 logger.exception("The errbacks of task %s[%s] are not called.", context.task, context.id)
         return Outcome(
@@ -164,6 +184,11 @@ class Executor:
             chord=_chord(arguments),
             also_failed=chain_ids(arguments),
         )
+
+
+def _may_be_meant_for_all() -> bool:
+    """Say whether Ctrl-C can have reached the code that runs here; if not, a task made it up."""
+    return current_thread() is main_thread() and getsignal(SIGINT) is not SIG_IGN
 
 
 def _context(job: Job, arguments: Arguments, report: Report | None) -> Context:

@@ -120,7 +120,7 @@ def test_every_method_is_one_that_nodes_can_be_asked(method: Method) -> None:
     assert callable(getattr(Inspect, method))
 
 
-@pytest.mark.parametrize("method", set(Method) - {Method.QUERY_TASK})
+@pytest.mark.parametrize("method", sorted(set(Method) - {Method.QUERY_TASK}))
 def test_every_method_is_sent_under_its_name(cluster: Cluster, method: Method) -> None:
     cluster.run("inspect", method, "--timeout", "0")
 

@@ -629,3 +629,69 @@ def test_a_node_has_a_name_that_a_queue_can_have(hostname: str) -> None:
 
     with pytest.raises(CallerError, match="255 printable bytes"):
         Mailbox(hostname, settings=settings, clock=clock)
+
+
+# -- what a worker adds
+
+
+def test_commands_that_are_open_need_not_be_allowed() -> None:
+    broker = MemoryBroker()
+    mailbox = Mailbox(
+        NODE,
+        settings=Settings(),
+        clock=SharedClock(),
+        handlers={"active": lambda **_: [], "shutdown": lambda **_: None},
+        open_commands={"active"},
+    )
+    mailbox.attach(broker.connect())
+
+    mailbox.receive(message("active"))
+    mailbox.receive(message("shutdown"))
+
+    assert len(broker.published) == 1
+    assert mailbox.refused == {"not-allowed": 1}
+
+
+def test_an_open_command_may_come_late() -> None:
+    broker = MemoryBroker()
+    mailbox = Mailbox(
+        NODE,
+        settings=Settings(),
+        clock=SharedClock(),
+        handlers={"revoke": lambda **_: {"ok": "done"}},
+        open_commands={"revoke"},
+        wall_time=lambda: 1000.0,
+    )
+    mailbox.attach(broker.connect())
+
+    mailbox.receive(message("revoke", headers={"clock": 1, "expires": 1.0}))
+
+    assert len(broker.published) == 1
+
+
+def test_stats_tell_what_a_node_adds_to_them() -> None:
+    broker = MemoryBroker()
+    mailbox = Mailbox(
+        NODE, settings=Settings(), clock=SharedClock(), more_stats=lambda: {"total": {"shop.pay": 3}}
+    )
+    mailbox.attach(broker.connect())
+
+    mailbox.receive(message("stats"))
+
+    ((_, reply),) = broker.published
+    stats = json.loads(reply.body)[NODE]
+    assert (stats["total"], stats["pid"]) == ({"shop.pay": 3}, os.getpid())
+
+
+def test_stats_that_fail_are_an_error_to_the_one_who_asked() -> None:
+    def fail() -> dict[str, object]:
+        raise RuntimeError("no stats now")
+
+    broker = MemoryBroker()
+    mailbox = Mailbox(NODE, settings=Settings(), clock=SharedClock(), more_stats=fail)
+    mailbox.attach(broker.connect())
+
+    mailbox.receive(message("stats"))
+
+    ((_, reply),) = broker.published
+    assert json.loads(reply.body)[NODE] == {"error": "RuntimeError('no stats now')"}

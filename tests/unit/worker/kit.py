@@ -130,7 +130,7 @@ class Site:
             connect=app.connection,
             control=Control(app.connection, settings=app.conf, clock=app.clock, hostname=hostname),
             dispatcher=app.events.Dispatcher(hostname=hostname, buffer_group=("task",), enabled=False),
-            sender=app._sender,  # noqa: SLF001 - as the app gives it
+            sender=app._sender,
             backend=None if app.conf.result_backend is None else app.backend,
             tasks=app.tasks,
         )
@@ -168,7 +168,7 @@ class Site:
     # -- what is told
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """Return the events that were sent, in the order of their stamps; of these kinds, if any are given."""
+        """Return the events that were sent, by their stamps; of these kinds, if any are given."""
         found: list[dict[str, Any]] = []
         for exchange, message in list(self.broker.published):
             if exchange == "celeryev":

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event, current_thread
 from typing import Any
 
 import pytest
 
 from celeriac import Celeriac
-from celeriac.errors import Ignore, Reject, Retry, WorkerLost
+from celeriac.errors import Ignore, Reject, Retry, SoftTimeLimitExceeded, WorkerLost
 from celeriac.model.outcome import Outcome
 from celeriac.model.task_request import TaskRequest
 from celeriac.transport.memory import MemoryBroker
@@ -200,6 +201,63 @@ def test_an_error_that_cannot_be_told_is_told_by_its_kind(bench: Bench) -> None:
     assert (outcome.state, outcome.text) == ("FAILURE", "<Shy>")
 
 
+def test_an_error_without_arguments_to_look_at_is_told_by_its_kind(bench: Bench) -> None:
+    class Hidden(Exception):
+        @property
+        def args(self) -> Any:  # type: ignore[override]
+            raise RuntimeError
+
+    @bench.app.task(name="fails")
+    def fails() -> None:
+        raise Hidden
+
+    outcome = bench.run("fails", embed={"errbacks": [signature("told")]})
+
+    assert (stored(outcome)["exc_type"].split(".")[-1], stored(outcome)["exc_message"]) == ("Hidden", [])
+    assert [each.request.task for each in outcome.postings] == ["told"]
+
+
+def test_an_error_that_cannot_be_told_is_tried_again_all_the_same(bench: Bench) -> None:
+    class Shy(Exception):
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+        __str__ = __repr__
+
+    @bench.app.task(name="tries", autoretry_for=(Shy,))
+    def tries() -> None:
+        raise Shy
+
+    outcome = bench.run("tries")
+
+    assert (outcome.state, len(outcome.postings)) == ("RETRY", 1)
+
+
+@pytest.mark.parametrize("option", ["autoretry_for", "throws"])
+def test_a_warning_that_comes_while_an_error_is_seen_to_changes_nothing(bench: Bench, option: str) -> None:
+    warnings = [SoftTimeLimitExceeded()]
+
+    class Interrupted(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            while warnings:
+                raise warnings.pop()
+            return isinstance(value, ValueError)
+
+    class Late(Exception, metaclass=Interrupted):
+        pass
+
+    @bench.app.task(name="fails", **{option: (Late,)})
+    def fails() -> None:
+        raise ValueError("no")
+
+    outcome = bench.run("fails", embed={"errbacks": [signature("told")]})
+
+    ends = {"autoretry_for": ("RETRY", "fails"), "throws": ("FAILURE", "told")}
+    assert (outcome.state, outcome.postings[0].request.task) == ends[option]
+    assert outcome.text == "ValueError('no')"
+    assert not warnings
+
+
 def test_the_trace_of_an_error_is_cut(bench: Bench) -> None:
     @bench.app.task(name="fails")
     def fails() -> None:
@@ -242,6 +300,17 @@ def test_ctrl_c_is_passed_on(bench: Bench) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         bench.run("ends")
+
+
+def test_what_ctrl_c_raises_is_a_failure_where_ctrl_c_does_not_come(bench: Bench) -> None:
+    @bench.app.task(name="ends")
+    def ends() -> None:
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(1) as thread:
+        outcome = thread.submit(bench.run, "ends").result()
+
+    assert (outcome.state, stored(outcome)["exc_type"]) == ("FAILURE", "WorkerLostError")
 
 
 def test_a_task_may_end_without_a_result(bench: Bench) -> None:

@@ -293,7 +293,7 @@ def test_a_result_that_cannot_be_stored_costs_no_other_task_its_end(hall: Hall) 
     with hall.running():
         pass
 
-    assert {task_id: status for task_id, status in hall.stored()} == {
+    assert dict(hall.stored()) == {
         "t1": "SUCCESS",
         "bad": "FAILURE",
         "t2": "SUCCESS",

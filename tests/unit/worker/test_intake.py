@@ -33,7 +33,8 @@ def worker(site: Site) -> Iterator[Worker]:
 # -- how a task goes
 
 
-def test_a_task_is_told_of_from_its_coming_to_its_end(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_task_is_told_of_from_its_coming_to_its_end(site: Site) -> None:
     site.post(argsrepr="(1,)", kwargsrepr="{}", parent_id="t0", root_id="r", retries=0)
 
     site.pool.end(site.pool.begin())
@@ -48,7 +49,8 @@ def test_a_task_is_told_of_from_its_coming_to_its_end(site: Site, worker: Worker
     assert [succeeded[name] for name in ("type", "result", "runtime")] == ["task-succeeded", "42", 0.5]
 
 
-def test_an_event_names_the_shadow_and_the_moments(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_an_event_names_the_shadow_and_the_moments(site: Site) -> None:
     site.post(shadow="pay (fast)", eta=1e9, expires=4e9)
 
     assert come_true(lambda: site.has_told("task-received"))
@@ -59,6 +61,7 @@ def test_an_event_names_the_shadow_and_the_moments(site: Site, worker: Worker) -
     site.pool.begin()
 
 
+@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize(
     ("outcome", "kind", "fields"),
     [
@@ -76,7 +79,7 @@ def test_an_event_names_the_shadow_and_the_moments(site: Site, worker: Worker) -
     ],
 )
 def test_every_end_has_an_event_of_its_own(
-    site: Site, worker: Worker, outcome: Outcome, kind: str, fields: dict[str, object]
+    site: Site, outcome: Outcome, kind: str, fields: dict[str, object]
 ) -> None:
     site.post()
 
@@ -134,7 +137,8 @@ def test_a_task_with_late_acknowledgement_is_acknowledged_when_it_has_ended(
     assert site.queued() == []
 
 
-def test_a_task_that_is_registered_late_is_known(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_task_that_is_registered_late_is_known(site: Site) -> None:
     site.task("shop.new", rate_limit="1/h", time_limit=7.0)
     site.post("shop.new")
 
@@ -157,7 +161,8 @@ def test_an_unknown_task_fails_without_having_been_received(site: Site, worker: 
     assert come_true(lambda: not len(worker.desk))
 
 
-def test_the_errbacks_of_an_unknown_task_are_sent(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_the_errbacks_of_an_unknown_task_are_sent(site: Site) -> None:
     errback = {"task": "shop.sorry", "args": [], "kwargs": {}, "options": {"task_id": "e1", "queue": "mail"}}
     body = b'[[],{},{"errbacks":[%b]}]' % json.dumps(errback).encode()
 
@@ -178,7 +183,8 @@ def test_a_revoked_task_is_not_begun(site: Site, worker: Worker) -> None:
     assert site.pool.submitted == []
 
 
-def test_an_expired_task_is_not_begun(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_an_expired_task_is_not_begun(site: Site) -> None:
     site.post(expires=time() - 1)
 
     assert come_true(lambda: site.has_told("task-revoked"))
@@ -203,7 +209,8 @@ def test_a_message_that_is_no_task_is_dropped_and_told_once_a_minute(
 # -- what comes again
 
 
-def test_a_try_that_runs_is_not_run_again_when_its_message_comes_again(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_try_that_runs_is_not_run_again_when_its_message_comes_again(site: Site) -> None:
     site.post()
     job = site.pool.begin()
     site.post("shop.late", "t2")
@@ -247,7 +254,8 @@ def test_a_task_that_is_sent_once_more_under_its_id_is_run_once_more(site: Site,
     assert site.pool.begin().request.id == "t1"
 
 
-def test_a_message_that_was_put_back_by_a_task_is_run_again(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_message_that_was_put_back_by_a_task_is_run_again(site: Site) -> None:
     site.post("shop.late")
 
     site.pool.end(site.pool.begin(), Outcome(REJECTED, text="Reject()", requeue=True))
@@ -308,7 +316,8 @@ def test_to_revoke_a_task_that_waits_for_its_moment_ends_it_at_once(site: Site, 
     assert site.story() == ["task-received", "task-revoked"]
 
 
-def test_a_task_may_expire_while_it_waits_for_its_moment(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_task_may_expire_while_it_waits_for_its_moment(site: Site) -> None:
     moment = time() + 0.3
 
     site.post(eta=moment, expires=moment - 0.1)
@@ -380,7 +389,8 @@ def test_in_place_one_task_runs_at_a_turn() -> None:
 # -- what a task sends of its own
 
 
-def test_a_task_sends_events_of_its_own(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_task_sends_events_of_its_own(site: Site) -> None:
     site.post()
 
     site.pool.tell(site.pool.begin(), "task-halfway", {"done": 50, "uuid": "x", "clock": -1, "blind": True})
@@ -390,12 +400,11 @@ def test_a_task_sends_events_of_its_own(site: Site, worker: Worker) -> None:
     assert (told["uuid"], told["done"], told["clock"] > 0) == ("t1", 50, True)
 
 
+@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize(
     "fields", [{"all": {1, 2}}, {"all": "x" * 300_000}, {"all": 2**80}, {"all": "\ud800"}]
 )
-def test_an_event_that_cannot_be_sent_as_it_is_is_cut(
-    site: Site, worker: Worker, fields: dict[str, object]
-) -> None:
+def test_an_event_that_cannot_be_sent_as_it_is_is_cut(site: Site, fields: dict[str, object]) -> None:
     site.post()
 
     site.pool.tell(site.pool.begin(), "task-halfway", fields)
@@ -404,7 +413,8 @@ def test_an_event_that_cannot_be_sent_as_it_is_is_cut(
     assert len(str(site.events("task-halfway")[0]["all"])) <= 1000
 
 
-def test_a_long_traceback_is_told_by_its_end(site: Site, worker: Worker) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_long_traceback_is_told_by_its_end(site: Site) -> None:
     site.post()
 
     site.pool.end(site.pool.begin(), Outcome(FAILURE, b"{}", "E()", "€" * 300_000 + "ValueError: x"))
@@ -415,9 +425,8 @@ def test_a_long_traceback_is_told_by_its_end(site: Site, worker: Worker) -> None
     assert len(failed["traceback"]) < 20_000
 
 
-def test_a_type_that_is_none_harms_nobody(
-    site: Site, worker: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.usefixtures("worker")
+def test_a_type_that_is_none_harms_nobody(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.post()
     job = site.pool.begin()
 
@@ -462,7 +471,8 @@ def test_a_task_whose_process_died_has_failed_otherwise(site: Site, worker: Work
     assert site.queued() == []
 
 
-def test_the_log_tells_how_a_task_went(site: Site, worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("worker")
+def test_the_log_tells_how_a_task_went(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     site.post()
 
@@ -471,3 +481,43 @@ def test_the_log_tells_how_a_task_went(site: Site, worker: Worker, caplog: pytes
     assert come_true(lambda: site.has_told("task-failed"))
     assert "Task shop.pay[t1] received" in caplog.text
     assert "Task shop.pay[t1] failed: Traceback: x" in caplog.text
+
+
+def test_nothing_is_begun_while_what_has_ended_cannot_be_stored() -> None:
+    site = Site()
+    site.task("shop.pay")
+    worker = site.worker()
+    worker.graph.start()
+    finisher = worker.parts.finisher
+    assert finisher.stop(10.0)
+    site.post("shop.pay", "t0")
+    while not site.pool.waiting:
+        worker.tasks.turn()
+    job = site.pool.begin()
+    for _ in range(1001):
+        site.pool.listener.progressed(job.key, "HALFWAY", b"1")
+
+    site.post()
+    for _ in range(3):
+        worker.tasks.turn()
+    held_back = [each.request.id for each in site.pool.submitted]
+    finisher.start()
+    assert come_true(lambda: not finisher.is_behind)
+    worker.tasks.turn()
+
+    assert held_back == ["t0"]
+    assert [each.request.id for each in site.pool.submitted] == ["t0", "t1"]
+    worker.graph.stop()
+
+
+def test_what_waits_for_the_group_of_a_revoked_task_gets_to_know(
+    site: Site, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    chord = {"task": "shop.sum", "args": [], "kwargs": {}, "options": {}}
+    worker.revoked.add("t1", now=0.0)
+
+    site.post(body=json.dumps([[], {}, {"chord": chord}]).encode(), group_id="g1")
+
+    # With results as messages no chord can be; that it is asked for is what counts here.
+    assert come_true(lambda: "What waits for group g1 may not run" in caplog.text)
+    assert come_true(lambda: site.has_told("task-revoked"))

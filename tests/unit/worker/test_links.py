@@ -1,8 +1,10 @@
 """What becomes of tasks when the link that they came over is lost, at any point."""
 
+import json
 import logging
+from collections import Counter
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
@@ -316,7 +318,7 @@ def test_a_queue_that_is_refused_at_the_start_ends_the_worker_with_the_reason(si
 
 def test_a_queue_that_is_refused_later_ends_the_worker_once_what_runs_has_ended(site: FaultySite) -> None:
     worker = site.worker()
-    with pytest.raises(AccessRefused, match="inequivalent"), worker:
+    with pytest.raises(AccessRefused, match="inequivalent"), worker:  # noqa: PT012 - raised at its end
         site.post()
         job = site.pool.begin()
         site.faults.at |= {"drain": LOST, "consume": AccessRefused("inequivalent arg 'x-queue-type'")}
@@ -330,7 +332,7 @@ def test_a_queue_that_is_refused_later_ends_the_worker_once_what_runs_has_ended(
 
 def test_a_pool_that_breaks_down_ends_the_worker_and_tasks_go_back(site: FaultySite) -> None:
     worker = site.worker()
-    with pytest.raises(RuntimeError, match="no processes"), worker:
+    with pytest.raises(RuntimeError, match="no processes"), worker:  # noqa: PT012 - raised at its end
         site.post("shop.late", "t1")
         site.post("shop.pay", "t2")
         site.pool.begin()
@@ -396,3 +398,50 @@ def come_soon(condition: Callable[[], bool], act: Callable[[], object]) -> Event
 
     Thread(target=wait, daemon=True).start()
     return done
+
+
+# -- again and again
+
+
+@pytest.mark.parametrize("acks_late", [False, True])
+def test_however_often_the_links_are_lost_every_task_runs_once(acks_late: bool) -> None:
+    site = Site()
+    runs: Counter[int] = Counter()
+    mutex = Lock()
+
+    def note(number: int) -> None:
+        with mutex:
+            runs[number] += 1
+
+    task = site.app.task(name="shop.note", acks_late=acks_late)(note)
+    worker = site.app.Worker(concurrency=4, without_mingle=True)
+    with worker:
+        for number in range(400):
+            task.delay(number)
+            if number % 20 == 10:
+                site.broker.cut()
+        assert come_true(lambda: worker.desk.ended >= 400)
+
+    assert runs == dict.fromkeys(range(400), 1)
+    assert site.queued() == []
+
+
+def test_a_worker_that_is_stopped_in_the_midst_of_it_leaves_what_it_did_not_do() -> None:
+    site = Site()
+    runs: Counter[int] = Counter()
+    mutex = Lock()
+
+    def note(number: int) -> None:
+        with mutex:
+            runs[number] += 1
+
+    task = site.app.task(name="shop.note", acks_late=True)(note)
+    for number in range(300):
+        task.delay(number)
+    with site.app.Worker(concurrency=4, without_mingle=True) as worker:
+        site.broker.cut()
+        assert come_true(lambda: worker.desk.ended > 20)
+
+    left = [json.loads(request.body)[0][0] for request in site.queued()]
+    assert sorted([*runs, *left]) == list(range(300))
+    assert set(runs.values()) == {1}

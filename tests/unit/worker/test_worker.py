@@ -156,26 +156,24 @@ def test_a_task_that_was_acknowledged_over_a_lost_link_is_not_lost_in_a_cold_sto
     assert [request.id for request in site.queued()] == ["t1"]
 
 
-def test_a_task_that_ends_while_it_is_broken_off_ends_or_goes_back_but_not_both(site: Site) -> None:
-    for is_first in (True, False):
-        place = Site()
-        place.task("shop.late", acks_late=True)
-        worker = place.worker()
-        worker.graph.start()
-        place.post("shop.late")
-        while not place.pool.waiting:
-            worker.tasks.turn()
-        job = place.pool.begin()
-        done = Outcome(SUCCESS, b"1", "1")
-        if is_first:
-            place.pool.on_kill = lambda pool=place.pool, job=job: pool.listener.ended(job.key, done)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_task_that_ends_while_it_is_broken_off_ends_or_goes_back_but_not_both(
+    site: Site, is_first: bool
+) -> None:
+    worker = site.worker()
+    worker.graph.start()
+    site.post("shop.late")
+    while not site.pool.waiting:
+        worker.tasks.turn()
+    job, done = site.pool.begin(), Outcome(SUCCESS, b"1", "1")
+    if is_first:
+        site.pool.on_kill = lambda: site.pool.listener.ended(job.key, done)
 
-        worker._break_off()
-        place.pool.listener.ended(job.key, done)
-        worker._end()
+    worker._break_off()
+    site.pool.listener.ended(job.key, done)
+    worker._end()
 
-        told, back = place.has_told("task-succeeded"), [request.id for request in place.queued()]
-        assert (told, back) == ((True, []) if is_first else (False, ["t1"]))
+    assert (site.has_told("task-succeeded"), back(site)) == ((True, []) if is_first else (False, ["t1"]))
 
 
 def test_tasks_that_are_lost_after_all_are_named(

@@ -28,6 +28,8 @@ from celeriac.worker.pool.run import failed, perform
 
 __all__ = ["load_app", "main"]
 
+logger = logging.getLogger(__name__)
+
 _PIECE: Final = 1 << 18
 #: Of Linux: have a signal sent when the parent ends.
 _PR_SET_PDEATHSIG: Final = 1
@@ -57,10 +59,13 @@ class _Line:
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
+        self._identity = _identity(line)
         self._assembly = Assembly()
         self._mutex = Lock()
+        self._is_let_go = False
         #: Whether a frame is being written.
         self.is_writing = False
+        os.register_at_fork(after_in_child=self._let_go)
 
     def read(self) -> list[tuple[int, bytes]]:
         """Wait for frames, and return them; none if the worker is gone."""
@@ -76,15 +81,38 @@ class _Line:
         return frames
 
     def write(self, frames: bytes) -> None:
-        """Write frames; waits while the worker is behind."""
+        """Write frames; waits while the worker is behind. Ends the process if they cannot be written."""
+        if self._is_let_go:
+            return
         with self._mutex:
             self.is_writing = True
             try:
+                if _identity(self._line) != self._identity:
+                    raise OSError("another file has its number")  # noqa: TRY301
                 self._line.sendall(frames)
-            except OSError:
-                pass  # the worker is gone; who listens notices
+            except ConnectionError:
+                os._exit(1)  # the worker is gone
+            except OSError as error:
+                # Of a job that has ended the worker would wait for ever to hear.
+                logger.critical(
+                    "The socket to the worker was closed (%s), and this process ends: "
+                    "let no task close files that it has not opened",
+                    error,
+                )
+                os._exit(1)
             finally:
                 self.is_writing = False
+
+    def _let_go(self) -> None:
+        """Say nothing any more, in a forked copy of this process: the worker did not start that."""
+        self._is_let_go = True
+        self._line.close()
+
+
+def _identity(line: socket.socket) -> tuple[int, int]:
+    """Return what tells an open file from others, also from one that has got its number."""
+    stat = os.fstat(line.fileno())
+    return stat.st_dev, stat.st_ino
 
 
 class _Desk:
@@ -94,6 +122,7 @@ class _Desk:
         self._line = line
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._main = get_ident()
+        self._pid = os.getpid()
         #: The job that may be interrupted now, and the one that is to be.
         self._running: int | None = None
         self._late: int | None = None
@@ -173,6 +202,8 @@ class _Desk:
     def _run(self, executor: Executor, job: Job) -> bytes:
         report, begin = _Report(job.key, self), partial(self._set, job.key)
         outcome = perform(executor.execute, job, report, begin=begin, end=self._clear)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a copy, made by a task that forked; this is its end, and not that of the job
         try:
             return frame(FromChild.ENDED, (job.key, outcome))
         except CallerError as error:

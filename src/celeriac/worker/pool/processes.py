@@ -79,7 +79,9 @@ class ProcessPool:
         self._thread.start()
         with self._changed:
             crew = self._crew
-            has_begun = self._changed.wait_for(lambda: crew.fault or crew.is_ready, _START_PATIENCE)
+            has_begun = self._changed.wait_for(
+                lambda: crew.fault or crew.is_ready or self._is_stopped, _START_PATIENCE
+            )
         if not has_begun:
             logger.warning("No process of the pool was ready within %g s; tasks wait.", _START_PATIENCE)
         if crew.fault:
@@ -131,11 +133,13 @@ class ProcessPool:
     def stop(self, timeout: float | None = None) -> bool:
         """Begin nothing more, wait until what runs has ended, and end; say whether all of it did."""
         self._is_stopped = True
+        self._let_begin()
         return self._end(timeout)
 
     def kill(self) -> None:
         """End every process at once; nobody is told of their jobs."""
         self._is_stopped = self._is_killed = True
+        self._let_begin()
         self._end(None)
 
     def info(self) -> dict[str, Any]:
@@ -149,6 +153,11 @@ class ProcessPool:
             "max-tasks-per-child": self._settings.worker_max_tasks_per_child,
             "timeouts": [self._settings.task_soft_time_limit or 0, self._settings.task_time_limit or 0],
         }
+
+    def _let_begin(self) -> None:
+        """Have who waits for the first process wait no more."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _resize(self, size: int) -> None:
         self.size = size

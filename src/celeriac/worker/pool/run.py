@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from celeriac.errors import WorkerLost
 from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE
 from celeriac.node.context import Report
 from celeriac.wire.failure import failure_json, failure_text
 from celeriac.worker.pool.base import Job, Listener
 
-__all__ = ["ListenerReport", "Runner", "failed", "perform"]
+__all__ = ["ListenerReport", "Runner", "failed", "harmless", "perform"]
 
 
 class Runner(Protocol):
@@ -38,9 +39,18 @@ class ListenerReport:
         self._listener.progressed(self._key, state, result)
 
 
+def harmless(error: BaseException) -> Exception:
+    """Return an error that can be told to clients: who raises what he is told of must not end by it."""
+    if isinstance(error, Exception):
+        return error
+    told = f"the task raised {failure_text(error)}, which ends a program: return, or raise an error"
+    return WorkerLost(told).with_traceback(error.__traceback__)
+
+
 def failed(error: BaseException, *, cause: str = "", runtime: float = 0.0) -> Outcome:
     """Return how a job ended that nothing better can be told of than an error."""
-    return Outcome(FAILURE, failure_json(error), failure_text(error), runtime=runtime, cause=cause)
+    told = harmless(error)
+    return Outcome(FAILURE, failure_json(told), failure_text(told), runtime=runtime, cause=cause)
 
 
 def perform(

@@ -1,5 +1,6 @@
 """An app whose tasks do what tests of pools want to see; processes of pools load it by its name."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -14,6 +15,8 @@ from celeriac.transport.memory import MemoryBroker
 app = Celeriac(MemoryBroker(), "redis://", environ={})
 #: Looked at by tasks that wait: often enough not to be noticed.
 LOOK_EVERY = 0.005
+#: Files that stay open.
+kept: list[int] = []
 
 
 def wait_for(file: str) -> None:
@@ -106,9 +109,34 @@ def ignore_signals(began: str) -> None:
 @app.task(name="fork")
 def fork(file: str) -> int:
     """Leave a process behind that holds on to all that this one had open, and die."""
-    child = os.fork()
+    child: int = ctypes.PyDLL(None).fork()  # as C code does it, of which Python does not know
     if child == 0:
         wait_for(file)
         os._exit(0)
     os.kill(os.getpid(), signal.SIGKILL)
     return child
+
+
+@app.task(name="fork_and_return")
+def fork_and_return(file: str) -> str:
+    """Return from both processes; from this one when the other is gone."""
+    child = os.fork()
+    if child == 0:
+        Path(file).write_text(str(os.getpid()))
+        return "copy"
+    os.waitpid(child, 0)
+    return "original"
+
+
+@app.task(name="close_files")
+def close_files(reuse: str = "") -> str:
+    """Close all files of the process, and perhaps open others in their place."""
+    os.closerange(3, 256)
+    if reuse:
+        kept.extend(os.open(f"{reuse}-{number}", os.O_CREAT | os.O_WRONLY) for number in range(64))
+    return "closed"
+
+
+@app.task(name="interrupt")
+def interrupt() -> None:
+    raise KeyboardInterrupt

@@ -49,6 +49,18 @@ def test_a_task_that_wants_to_end_the_program_fails_and_does_not(ledger: Ledger)
     assert ledger.pool.info()["processes"] == pids
 
 
+def test_a_task_that_raises_what_ctrl_c_does_fails_and_ends_nothing(ledger: Ledger) -> None:
+    before = ledger.run(*[job("pid") for _ in range(4)])
+
+    (outcome,) = ledger.run(job("interrupt"))
+
+    assert outcome.state == "FAILURE"
+    assert b"WorkerLostError" in outcome.result
+    after = ledger.run(*[job("pid") for _ in range(4)])
+    assert {each.result for each in after} <= {b"%d" % pid for pid in ledger.pool.info()["processes"]}
+    assert {each.state for each in (*before, *after)} == {"SUCCESS"}
+
+
 def test_as_many_jobs_run_at_a_time_as_the_pool_is_large(ledger: Ledger, tmp_path: Path) -> None:
     gate = str(tmp_path / "gate")
     first, second, third = ledger.submit(job("wait", gate), job("wait", gate), job("wait", gate))

@@ -6,14 +6,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 
 import pytest
 
+from celeriac.config import Settings
 from celeriac.errors import ImproperlyConfigured
 from celeriac.model.outcome import Outcome
 from celeriac.testing.process import wait_until
+from celeriac.worker.execute import Executor
 from celeriac.worker.pool.child import load_app
+from celeriac.worker.pool.choose import make_pool
 from tests.unit.worker.pool.ledger import PATIENCE, Ledger, job, started
 
 #: As a test that has this many bytes in hand finds no room for them in a socket.
@@ -116,6 +120,29 @@ def test_a_death_is_noticed_though_somebody_holds_on_to_the_socket(ledger: Ledge
 
     Path(gate).touch()
     assert (outcome.state, outcome.cause) == ("FAILURE", "lost")
+
+
+def test_a_job_whose_task_forks_ends_once_and_its_copy_with_it(ledger: Ledger, gate: str) -> None:
+    given = job("fork_and_return", gate)
+
+    (outcome,) = ledger.run(given)
+
+    assert outcome.result == b'"original"'
+    assert [what for what, _ in ledger.of(given)] == ["started", "ended"]
+    assert not is_alive(int(Path(gate).read_text()))
+
+
+@pytest.mark.parametrize("has_reused", [False, True])
+def test_a_job_that_closes_the_socket_of_its_process_is_lost_and_keeps_nobody_waiting(
+    ledger: Ledger, tmp_path: Path, has_reused: bool
+) -> None:
+    given = job("close_files", str(tmp_path / "file") if has_reused else "")
+
+    (outcome,) = ledger.run(given)
+
+    assert (outcome.state, outcome.cause) == ("FAILURE", "lost")
+    assert [each.stat().st_size for each in tmp_path.iterdir()] == [0] * (64 * has_reused)
+    assert ledger.run(job("add", 1, 2))[0].result == b"3"
 
 
 # -- a job that takes long
@@ -247,6 +274,22 @@ def test_a_pool_whose_processes_cannot_load_the_app_says_why() -> None:
         pass
 
     assert "No module named 'no_such_module'" in str(caught.value)
+
+
+def test_a_stop_while_processes_are_started_waits_for_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(600)\n")
+    settings, runner = Settings(), Executor({}, Settings())
+    pool = make_pool("processes", runner=runner, app="slow_to_load:app", size=1, settings=settings)
+    sys.path.append(str(tmp_path))
+    start = Thread(target=pool.start, args=(Ledger(pool),))
+    start.start()
+    assert wait_until(lambda: bool(pool.info()["processes"]), patience=PATIENCE)
+
+    has_ended = pool.stop(PATIENCE)
+
+    sys.path.remove(str(tmp_path))
+    start.join(PATIENCE / 2)
+    assert (has_ended, start.is_alive()) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""The names of nodes."""
+
+import pytest
+
+from celeriac.node import identity
+from celeriac.node.identity import anonymous_name, node_name
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_host", lambda: "web1.shop.example")
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("celery@%h", "celery@web1.shop.example"),
+        ("mail@%n", "mail@web1"),
+        ("mail@%d", "mail@shop.example"),
+        ("mail", "mail@web1.shop.example"),
+        ("%n-mail", "web1-mail@web1.shop.example"),
+        ("100%%@lab", "100%@lab"),
+        ("%%h@lab", "%h@lab"),
+        ("%x@lab", "%x@lab"),
+        ("w@lab", "w@lab"),
+        ("w%", "w%@web1.shop.example"),
+    ],
+)
+def test_a_template_names_a_node(template: str, name: str) -> None:
+    assert node_name(template) == name
+
+
+def test_a_host_without_a_domain_has_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_host", lambda: "web1")
+
+    assert node_name("w@%n.%d") == "w@web1."
+
+
+def test_a_process_that_is_no_worker_has_a_name_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 77)
+
+    assert anonymous_name() == "gen77@web1.shop.example"
