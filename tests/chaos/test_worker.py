@@ -45,6 +45,8 @@ class Storm:
     """Workers that run tasks of a client which sends without a pause, and what is done to them."""
 
     server: Server
+    #: Where results are kept; with Redis that is the broker.
+    store: RedisServer
     stage: Stage
     workers: list[CeleriacWorker]
     file: Path
@@ -73,7 +75,16 @@ class Storm:
             task_id = self.sent[text] = f"storm-{number}"
             while True:
                 try:
-                    self.stage.send("record", str(self.file), text, 0.02, queue=QUEUE, task_id=task_id)
+                    # Every other one waits for its moment in a worker.
+                    self.stage.send(
+                        "record",
+                        str(self.file),
+                        text,
+                        0.02,
+                        queue=QUEUE,
+                        task_id=task_id,
+                        countdown=number % 2,
+                    )
                     break
                 except NetworkError:
                     # The broker may have it, or not: it is sent once more, with the same id.
@@ -97,10 +108,11 @@ class Storm:
         worker.kill()
         worker.start()
 
-    def kill_broker(self) -> None:
-        """Kill the broker, and start it again."""
-        self.server.kill()
-        self.server.start()
+    def kill_servers(self) -> None:
+        """Kill the broker, and start it again; then the store of results, if it is another."""
+        for server in dict.fromkeys((self.server, self.store)):
+            server.kill()
+            server.start()
 
     def leftovers(self) -> dict[str, int]:
         """Return what there is in the broker that nobody has settled."""
@@ -123,7 +135,7 @@ def storm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storm]:
             stage.worker(f"{pool}@ours", "-Q", QUEUE, pool=pool, environment=environment)
             for pool in ("threads", "processes")
         ]
-        yield stack.enter_context(Storm(server, stage, workers, tmp_path / "notes"))
+        yield stack.enter_context(Storm(server, redis, stage, workers, tmp_path / "notes"))
 
 
 def test_every_task_ends_with_its_result_whatever_is_killed(storm: Storm) -> None:
@@ -132,7 +144,7 @@ def test_every_task_ends_with_its_result_whatever_is_killed(storm: Storm) -> Non
         storm.let_some_end()
         storm.kill_worker(number)
         storm.let_some_end()
-        storm.kill_broker()
+        storm.kill_servers()
         if monotonic() >= until:
             break
 

@@ -169,6 +169,15 @@ def test_a_task_fails_after_its_last_try(scene: Scene, pool: str, tmp_path: Path
     assert len(scene.told("task-retried", sent.id)) == 2
 
 
+def test_what_a_task_ended_with_is_not_overwritten_by_its_earlier_tries(scene: Scene, tmp_path: Path) -> None:
+    sent = [scene.send("give_up", str(tmp_path / "tries"), queue="shared") for _ in range(100)]
+
+    ended = [each.get(timeout=PATIENCE, propagate=False) for each in sent]
+
+    assert {error.exc_type for error in ended} == {"MaxRetriesExceededError"}
+    assert {each.state for each in sent} == {"FAILURE"}
+
+
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_task_is_tried_again_by_itself_after_errors_it_named(scene: Scene, pool: str) -> None:
     assert scene.get("flaky", 2, queue=pool) == 2

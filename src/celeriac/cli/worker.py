@@ -2,9 +2,8 @@
 
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,8 +11,9 @@ import celeriac
 from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.session import Session
-from celeriac.cli.worker_log import LEVELS, logging_to
-from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
+from celeriac.cli.worker_log import logging_to
+from celeriac.cli.worker_option import Log, Node, PoolName, Tuning
+from celeriac.errors import CeleriacError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.identity import node_name
 from celeriac.views.text import visible
@@ -32,25 +32,6 @@ _MOST_TASKS: Final = 20
 _ROW_CHARS: Final = 900
 
 
-class PoolName(StrEnum):
-    """The ways to run tasks side by side."""
-
-    PROCESSES = "processes"
-    THREADS = "threads"
-    SOLO = "solo"
-    GEVENT = "gevent"
-
-
-class Level(StrEnum):
-    """What is worth a line of log."""
-
-    DEBUG = LEVELS[0]
-    INFO = LEVELS[1]
-    WARNING = LEVELS[2]
-    ERROR = LEVELS[3]
-    CRITICAL = LEVELS[4]
-
-
 Place = Annotated[
     str,
     typer.Option(
@@ -61,10 +42,6 @@ Place = Annotated[
         help="Where the app with the tasks is, such as shop.tasks:app.",
     ),
 ]
-Concurrency = Annotated[
-    int | None,
-    typer.Option("--concurrency", "-c", min=1, metavar="N", help="Tasks at a time; else one per processor."),
-]
 PoolOption = Annotated[
     PoolName,
     typer.Option(
@@ -74,95 +51,21 @@ PoolOption = Annotated[
         "wait, solo runs one at a time.",
     ),
 ]
-Queues = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--queues",
-        "-Q",
-        metavar="QUEUES",
-        help="Queues to take tasks from, several times or parted by commas.",
-    ),
-]
-NodeName = Annotated[
-    str,
-    typer.Option(
-        "--hostname",
-        "-n",
-        metavar="NAME",
-        help="The name of this node; %h is the host, %n its first part, %d the rest.",
-    ),
-]
-TaskEvents = Annotated[
-    bool, typer.Option("--task-events", "-E", help="Send events of tasks, for who watches.")
-]
-LogLevel = Annotated[Level, typer.Option("--loglevel", "-l", help="What is worth a line of log.")]
-LogFile = Annotated[
-    Path | None, typer.Option("--logfile", "-f", metavar="FILE", help="Write the log there, not to stderr.")
-]
-StateDb = Annotated[
-    str | None,
-    typer.Option(
-        "--statedb", "-S", metavar="FILE", help="Keep the clock and the revoked tasks there over restarts."
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="End tasks that take longer than this."),
-]
-SoftTimeLimit = Annotated[
-    float | None,
-    typer.Option("--soft-time-limit", min=0.001, metavar="SECONDS", help="Warn tasks that take longer."),
-]
-Prefetch = Annotated[
-    int | None,
-    typer.Option(
-        "--prefetch-multiplier", min=1, metavar="N", help="Tasks taken ahead, for each that runs at a time."
-    ),
-]
-MaxTasks = Annotated[
-    int | None,
-    typer.Option("--max-tasks-per-child", min=1, metavar="N", help="Replace a process after so many tasks."),
-]
-Heartbeat = Annotated[
-    float | None,
-    typer.Option("--heartbeat-interval", min=0.1, metavar="SECONDS", help="How often to send a heartbeat."),
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="COMMANDS",
-        help="Commands to obey beyond those that only ask, and revoke: such as terminate,shutdown,pool_grow.",
-    ),
-]
-WithoutMingle = Annotated[bool, typer.Option("--without-mingle", help="Ask no neighbours at start.")]
-WithoutGossip = Annotated[bool, typer.Option("--without-gossip", help="Do not listen to other workers.")]
-WithoutHeartbeat = Annotated[bool, typer.Option("--without-heartbeat", help="Send no heartbeats.")]
 ShowGraph = Annotated[bool, typer.Option("--graph", help="Print the steps of the worker in order, and end.")]
+_NODE: Final = Node()
+_TUNING: Final = Tuning()
+_LOG: Final = Log()
 
 
 def worker(
     session: Session,
     *,
     place: Place,
-    concurrency: Concurrency = None,
     pool: PoolOption = PoolName.PROCESSES,
-    queues: Queues = None,
-    hostname: NodeName = "celery@%h",
-    task_events: TaskEvents = False,
-    loglevel: LogLevel = Level.INFO,
-    logfile: LogFile = None,
-    statedb: StateDb = None,
-    time_limit: TimeLimit = None,
-    soft_time_limit: SoftTimeLimit = None,
-    prefetch_multiplier: Prefetch = None,
-    max_tasks_per_child: MaxTasks = None,
-    heartbeat_interval: Heartbeat = None,
-    allow: Allow = None,
-    without_mingle: WithoutMingle = False,
-    without_gossip: WithoutGossip = False,
-    without_heartbeat: WithoutHeartbeat = False,
     graph: ShowGraph = False,
+    tuning: Tuning = _TUNING,
+    node: Node = _NODE,
+    log: Log = _LOG,
 ) -> Code:
     """Run tasks from queues, in one cluster with workers of Celery.
 
@@ -177,34 +80,24 @@ def worker(
     if pool is PoolName.GEVENT:
         _begin_patched()
     app = _load(place)
-    given = _given(
-        broker_url=session.broker,
-        worker_concurrency=concurrency,
-        worker_state_db=statedb,
-        task_time_limit=time_limit,
-        task_soft_time_limit=soft_time_limit,
-        worker_prefetch_multiplier=prefetch_multiplier,
-        worker_max_tasks_per_child=max_tasks_per_child,
-        worker_heartbeat_interval=heartbeat_interval,
-        control_allow=_names(allow) or None,
-    )
+    given = tuning.settings() | ({"broker_url": session.broker} if session.broker else {})
     # Else a module that uses its app while it is imported is fine.
     if given:
         app.configure(**given)
     made = app.Worker(
-        node_name(hostname),
+        node_name(node.hostname),
         pool=pool.value,
         place=place,
-        queues=_names(queues),
-        task_events=task_events or None,
-        without_mingle=without_mingle,
-        without_gossip=without_gossip,
-        without_heartbeat=without_heartbeat,
+        queues=node.queue_names,
+        task_events=node.task_events or None,
+        without_mingle=node.without_mingle,
+        without_gossip=node.without_gossip,
+        without_heartbeat=node.without_heartbeat,
     )
     if graph:
         output.write(made.graph.text())
         return Code.OK
-    with logging_to(logfile, level="debug" if session.is_debug else loglevel.value):
+    with logging_to(log.logfile, level="debug" if session.is_debug else log.loglevel.value):
         for line in banner(app, made):
             output.say(line)
         made.run()
@@ -274,14 +167,3 @@ def _begin_patched() -> None:
     if not is_module_patched("socket"):
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-c", _BEGIN_PATCHED, *sys.argv[1:]])  # noqa: S606
-
-
-def _given(**settings: Any) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _names(given: list[str] | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for each in given or () for name in each.split(",") if name.strip())
-    if given and not names:
-        raise CallerError("no name is given: write them parted by commas")
-    return names

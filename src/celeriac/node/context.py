@@ -40,6 +40,7 @@ class Context:
         routing_key: str = "",
         priority: int | None = None,
         is_redelivered: bool = False,
+        queue: str = "",
         report: Report | None = None,
         called_directly: bool = False,
     ) -> None:
@@ -60,6 +61,8 @@ class Context:
             "priority": priority,
             "redelivered": is_redelivered,
         }
+        #: The queue that the message waited in; empty if that is not known.
+        self.queue = queue
         #: The run that this one was called from.
         self.outer: Context | None = None
 

@@ -117,7 +117,9 @@ def retry_posting(
     )
     request = _with_arguments(request, context.arguments, args, kwargs, given=given, settings=settings)
     if not any(name in given for name in _PLACES):
-        given |= {"exchange": came["exchange"], "routing_key": came["routing_key"] or None}
+        # Its exchange may be of any kind, may lead to other queues too, and need not be known here.
+        by_exchange = {"exchange": came["exchange"], "routing_key": came["routing_key"] or None}
+        given |= {"queue": context.queue} if context.queue else by_exchange
     exchange, routing_key = _destination(given, settings)
     return Posting(request, routing_key, exchange, given.get("priority", came["priority"]))
 

@@ -200,6 +200,7 @@ def _context(job: Job, arguments: Arguments, report: Report | None) -> Context:
         routing_key=job.routing_key,
         priority=job.priority,
         is_redelivered=job.is_redelivered,
+        queue=job.queue,
         report=report,
     )
 

@@ -299,7 +299,17 @@ def test_what_rabbitmq_noted_of_a_message_is_not_sent_again() -> None:
     assert posting.request.headers == {"x-mine": 1}
 
 
-def test_a_task_that_came_by_an_exchange_goes_back_by_it() -> None:
+def test_a_task_that_came_by_an_exchange_goes_back_to_its_queue() -> None:
+    context = Context(
+        TaskRequest("t1", "shop.pay"), Arguments(), exchange="tasks", routing_key="shop.pay", queue="shop"
+    )
+
+    posting = again(context)
+
+    assert (posting.exchange, posting.routing_key) == ("", "shop")
+
+
+def test_a_task_whose_queue_is_not_known_goes_back_by_its_exchange() -> None:
     context = Context(TaskRequest("t1", "shop.pay"), Arguments(), exchange="tasks", routing_key="key")
 
     posting = again(context)

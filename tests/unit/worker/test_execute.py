@@ -352,6 +352,18 @@ def test_a_retry_brings_the_message_of_the_next_try_and_the_reason(bench: Bench)
     assert (posting.request.id, posting.request.retries, posting.routing_key) == ("the-id", 2, "celery")
 
 
+def test_a_retry_goes_to_the_queue_that_the_task_waited_in(bench: Bench) -> None:
+    @bench.app.task(name="tries", bind=True)
+    def tries(self: Any) -> None:
+        self.retry()
+
+    job = bench.job("tries")._replace(exchange="topics", routing_key="news.today", queue="news")
+    outcome = bench.executor.execute(job, ListenerReport(1, Ledger(None)))  # type: ignore[arg-type]
+
+    (posting,) = outcome.postings
+    assert (posting.exchange, posting.routing_key) == ("", "news")
+
+
 def test_a_retry_for_no_reason_is_its_own(bench: Bench) -> None:
     @bench.app.task(name="retries", bind=True)
     def retries(self: Any) -> None:

@@ -22,6 +22,8 @@ class Job(NamedTuple):
     routing_key: str = ""
     priority: int = 0
     is_redelivered: bool = False
+    #: The queue it waited in; empty if that is not known.
+    queue: str = ""
     #: What holds for this run, whoever said so: its message, its task, the settings.
     time_limit: float | None = None
     soft_time_limit: float | None = None
