@@ -61,6 +61,10 @@ class Scene:
         own = psutil.Process(self.worker.pid)
         return [own, *own.children(recursive=True)]
 
+    def waiting(self) -> int:
+        """Return how many tasks are in the queue."""
+        return int(self._client.llen("celery"))
+
     def queued(self) -> list[str]:
         """Return the ids of the tasks that wait in the queue; none may be in the hands of anybody."""
         assert self._client.hlen("unacked") == 0
@@ -98,6 +102,8 @@ def test_ctrl_c_once_lets_what_runs_end_and_gives_the_rest_back(
         family = scene.family()
 
         scene.press()
+        # While it runs a task by itself a worker does nothing else.
+        assert pool == "solo" or scene.soon(lambda: scene.waiting() == 2)
         scene.until.touch()
 
         assert scene.soon(lambda: not scene.worker.is_alive)

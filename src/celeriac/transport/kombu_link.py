@@ -154,14 +154,15 @@ class KombuLink:
 
     def _show_life(self) -> float | None:
         """Send a heartbeat if it is time, and return how long the next one can wait."""
-        if not self._kombu.supports_heartbeats or not self._kombu.get_heartbeat_interval():
-            return None
-        interval = float(self._kombu.get_heartbeat_interval()) / _HEARTBEAT_RATE
-        if monotonic() >= self._beat_at:
-            with self._translated():
+        # All of it: to be asked how often, kombu would make a lost link anew.
+        with self._translated():
+            if not self._kombu.supports_heartbeats or not self._kombu.get_heartbeat_interval():
+                return None
+            interval = float(self._kombu.get_heartbeat_interval()) / _HEARTBEAT_RATE
+            if monotonic() >= self._beat_at:
                 self._kombu.heartbeat_check(rate=_HEARTBEAT_RATE)
-            self._beat_at = monotonic() + interval
-        return interval
+                self._beat_at = monotonic() + interval
+            return interval
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

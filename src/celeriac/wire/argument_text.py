@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
+from celeriac.errors import SoftTimeLimitExceeded
 from celeriac.wire.value import mend_text
 
 __all__ = ["MAX_REPR_CHARS", "argument_text"]
@@ -27,6 +28,7 @@ _BRACKETS: Final[dict[type, tuple[str, str]]] = {
 def argument_text(value: object, *, most: int = MAX_REPR_CHARS) -> str:
     """Return the ``repr`` of a value, of no more than ``most`` characters; it never raises.
 
+    But for a warning that comes from outside meanwhile: that is for the task whose call this is part of.
     What is too long is cut while it is told, so that a large value costs no more than a small one.
     """
     text = _Teller(most).tell(value)
@@ -102,5 +104,7 @@ def _first(items: Iterable[Any], most: int) -> list[Any]:
 def _told(value: object) -> str:
     try:
         return str.__str__(repr(value))
+    except SoftTimeLimitExceeded:
+        raise  # it comes from outside, and is meant for the task
     except Exception:  # noqa: BLE001 - what an object says of itself may raise anything
         return f"<{type(value).__name__}>"

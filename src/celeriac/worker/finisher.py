@@ -132,9 +132,10 @@ class Finisher:
                 logger.exception("%d tasks could not be ended; their messages come again.", len(batch))
 
     def _finish(self, batch: list[Ended]) -> None:
+        # Before the next try of a task is sent: it may end elsewhere, and its end must be stored last.
+        batch = self._stored(batch, are_ready=False)
         batch = [self._posted(each) for each in batch] if not self._has_posted(batch) else batch
-        if self._backend is not None:
-            batch = self._stored(self._backend, batch)
+        batch = self._stored(batch, are_ready=True)
         for each in batch:
             if each.outcome.chord and each.outcome.state in READY_STATES:
                 self._end_part(each)
@@ -206,10 +207,15 @@ class Finisher:
             return True
         return traits.stores_errors and outcome.state in (FAILURE, RETRY)
 
-    def _stored(self, backend: Backend, batch: list[Ended]) -> list[Ended]:
-        """Store what is kept of a batch; return it, with failures for what cannot be stored."""
-        kept = [each for each in batch if self._is_kept(each)]
-        if not kept:
+    def _stored(self, batch: list[Ended], *, are_ready: bool) -> list[Ended]:
+        """Store the ends of a batch, or all else; return it, with failures for what cannot be stored."""
+        backend = self._backend
+        kept = [
+            each
+            for each in batch
+            if (each.outcome.state in READY_STATES) is are_ready and self._is_kept(each)
+        ]
+        if backend is None or not kept:
             return batch
         now = datetime.now(UTC).isoformat()
         results = [result for each in kept for result in _results(each, now)]

@@ -227,6 +227,7 @@ class Intake:
             assignment.key,
             request,
             self._hostname,
+            queue=assignment.source.queue,
             exchange=message.exchange,
             routing_key=message.routing_key,
             priority=message.priority,

@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from celeriac.errors import SoftTimeLimitExceeded
 from celeriac.wire.argument_text import MAX_REPR_CHARS, argument_text
 
 
@@ -84,3 +85,12 @@ def test_a_huge_value_is_not_looked_at_as_a_whole() -> None:
     argument_text([Counted() for _ in range(100_000)])
 
     assert looked < 1000
+
+
+def test_a_warning_to_the_task_that_sends_it_is_not_taken_for_an_error_of_a_value() -> None:
+    class Slow:
+        def __repr__(self) -> str:
+            raise SoftTimeLimitExceeded  # as from outside, in the midst of it
+
+    with pytest.raises(SoftTimeLimitExceeded):
+        argument_text([Slow()])

@@ -137,6 +137,13 @@ def test_what_follows_comes_first_and_the_message_goes_last(hall: Hall) -> None:
     assert len(hall.desk) == 0
 
 
+def test_that_a_task_is_to_be_tried_again_is_stored_before_its_next_try_is_sent(hall: Hall) -> None:
+    with hall.running():
+        hall.put(hall.task(), Outcome(RETRY, b"{}", postings=(following("t1"),)))
+
+    assert hall.what() == ["store", "post", "event", "settle"]
+
+
 def test_what_waits_is_done_in_one_go(hall: Hall) -> None:
     for number in range(50):
         hall.put(hall.task(f"t{number}"), DONE._replace(postings=(following(f"c{number}"),)))
@@ -336,7 +343,9 @@ def test_what_cannot_be_sent_is_the_failure_of_its_task_alone(hall: Hall, error:
 
     posted = [each for what, ids in hall.log if what == "post" for each in ids]
     assert posted == ["c1", "c3"]
-    assert hall.stored() == [("t1", "SUCCESS"), ("t2", "FAILURE"), ("t3", "SUCCESS")]
+    first, *ends = hall.stored()
+    assert first == ("t2", "RETRY")  # before it was tried to send it
+    assert ends == [("t1", "SUCCESS"), ("t2", "FAILURE"), ("t3", "SUCCESS")]
     assert len(hall.settled()) == 3
 
 

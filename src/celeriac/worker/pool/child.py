@@ -16,15 +16,16 @@ from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread, get_ident
-from time import time
+from threading import Lock, Thread, Timer, get_ident
+from time import monotonic, time
+from types import FrameType
 from typing import Any, Final
 
 from celeriac.errors import CallerError, ImproperlyConfigured, SoftTimeLimitExceeded
 from celeriac.worker.execute import Executor
 from celeriac.worker.pool.base import Job
 from celeriac.worker.pool.frame import Assembly, FromChild, Setup, ToChild, decode, frame
-from celeriac.worker.pool.run import failed, perform
+from celeriac.worker.pool.run import IMPORT_PATIENCE, failed, is_importing, perform
 
 __all__ = ["load_app", "main"]
 
@@ -34,6 +35,8 @@ _PIECE: Final = 1 << 18
 #: Of Linux: have a signal sent when the parent ends.
 _PR_SET_PDEATHSIG: Final = 1
 _MAX_REASON_CHARS: Final = 4000
+#: When to warn a task again that was in the midst of an import.
+_LOOK_AGAIN: Final = 0.05
 
 
 def load_app(place: str) -> Any:
@@ -126,6 +129,7 @@ class _Desk:
         #: The job that may be interrupted now, and the one that is to be.
         self._running: int | None = None
         self._late: int | None = None
+        self._late_since = 0.0
         signal.signal(signal.SIGUSR1, self._interrupt)
 
     # -- in the thread that listens
@@ -143,7 +147,7 @@ class _Desk:
         if kind == ToChild.JOB:
             self._jobs.put(content)
         elif kind == ToChild.WARN:
-            self._late = content
+            self._late, self._late_since = content, monotonic()
             self._warn()
         elif kind == ToChild.TAKE_BACK:
             self._give_back()
@@ -174,9 +178,12 @@ class _Desk:
         # A signal, since it ends the main thread's waiting in the system too.
         signal.pthread_kill(self._main, signal.SIGUSR1)
 
-    def _interrupt(self, *_: object) -> None:
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
         """Raise an exception in the main thread, if the job that takes too long still runs there."""
         if self._late is None or self._late != self._running or self._line.is_writing:
+            return
+        if is_importing(frame) and monotonic() - self._late_since < IMPORT_PATIENCE:
+            Timer(_LOOK_AGAIN, self._warn).start()
             return
         self._late = None
         raise SoftTimeLimitExceeded

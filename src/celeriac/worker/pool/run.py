@@ -1,7 +1,8 @@
 """What pools run, and the moment within which a task may be interrupted."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, Final, Protocol
 
 from celeriac.errors import WorkerLost
 from celeriac.model.outcome import Outcome
@@ -10,7 +11,11 @@ from celeriac.node.context import Report
 from celeriac.wire.failure import failure_json, failure_text
 from celeriac.worker.pool.base import Job, Listener
 
-__all__ = ["ListenerReport", "Runner", "failed", "harmless", "perform"]
+__all__ = ["IMPORT_PATIENCE", "ListenerReport", "Runner", "failed", "harmless", "is_importing", "perform"]
+
+#: How long a task that imports a module is not interrupted.
+IMPORT_PATIENCE: Final = 10.0
+_IMPORTS: Final = "<frozen importlib"
 
 
 class Runner(Protocol):
@@ -81,3 +86,12 @@ def perform(
         if outcome is None:
             outcome = failed(error)
     return outcome
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Say whether a task is in the midst of an import: broken off, that leaves modules half made for all."""
+    while frame is not None and frame.f_code is not perform.__code__:
+        if frame.f_code.co_filename.startswith(_IMPORTS):
+            return True
+        frame = frame.f_back
+    return False

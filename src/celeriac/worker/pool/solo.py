@@ -5,15 +5,19 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import current_thread, main_thread
-from time import time
-from typing import Any
+from time import monotonic, time
+from types import FrameType
+from typing import Any, Final
 
 from celeriac.config import Settings
 from celeriac.errors import CallerError, SoftTimeLimitExceeded
 from celeriac.worker.pool.base import Job, Listener
-from celeriac.worker.pool.run import ListenerReport, Runner, perform
+from celeriac.worker.pool.run import IMPORT_PATIENCE, ListenerReport, Runner, is_importing, perform
 
 __all__ = ["SoloPool"]
+
+#: When to warn a task again that was in the midst of an import.
+_LOOK_AGAIN: Final = 0.05
 
 
 class _TimedReport(ListenerReport):
@@ -25,12 +29,13 @@ class _TimedReport(ListenerReport):
         self._is_running = False
         self._is_telling = False
         self._is_late = False
+        self._due_at = 0.0
         self._handler_before: Any = None
 
     def begin(self) -> None:
         """From here on the task may be interrupted."""
         if self._limit is not None and current_thread() is main_thread():
-            self._is_running = True
+            self._is_running, self._due_at = True, monotonic() + self._limit
             self._handler_before = signal.signal(signal.SIGALRM, self._interrupt)
             signal.setitimer(signal.ITIMER_REAL, self._limit)
 
@@ -61,7 +66,10 @@ class _TimedReport(ListenerReport):
         if self._is_late:
             self._interrupt()
 
-    def _interrupt(self, *_: object) -> None:
+    def _interrupt(self, _number: int = 0, frame: FrameType | None = None) -> None:
+        if is_importing(frame) and monotonic() < self._due_at + IMPORT_PATIENCE:
+            signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN)
+            return
         self._is_late = self._is_telling
         if self._is_running and not self._is_telling:
             self._is_running = False

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from itertools import count
 from math import inf
@@ -14,7 +15,7 @@ from typing import Any, Final
 from celeriac.config import Settings
 from celeriac.errors import SoftTimeLimitExceeded, TimeLimitExceeded
 from celeriac.worker.pool.base import Job, Listener
-from celeriac.worker.pool.run import ListenerReport, Runner, perform
+from celeriac.worker.pool.run import IMPORT_PATIENCE, ListenerReport, Runner, is_importing, perform
 
 __all__ = ["ThreadPool"]
 
@@ -35,6 +36,8 @@ class _Seat:
         self.began_at = 0.0
         #: Whether it was told that it takes too long.
         self.is_warned = False
+        #: Since when it does, if somebody has noticed.
+        self.late_since = 0.0
         #: Whether an exception was raised in the thread from outside.
         self.is_interrupted = False
         #: Whether the thread does something for the pool, in the midst of which nothing may interrupt it.
@@ -44,8 +47,11 @@ class _Seat:
         #: Whether its job took too long: the thread is left to itself, and nobody listens to it any more.
         self.is_abandoned = False
 
-    def warn(self) -> None:
-        """Raise SoftTimeLimitExceeded in the thread."""
+    def warn(self, now: float) -> None:
+        """Raise SoftTimeLimitExceeded in the thread; while it imports something, wait for a while."""
+        self.late_since = self.late_since or now
+        if is_importing(sys._current_frames().get(self.ident)) and now - self.late_since < IMPORT_PATIENCE:
+            return
         self.is_warned = True
         if self.is_shielded:
             self.is_late = True
@@ -170,7 +176,7 @@ class ThreadPool:
                     overdue.append((job, now - seat.began_at))
                     self._abandon(seat)
                 elif _is_over(job.soft_time_limit, now - seat.began_at) and not seat.is_warned:
-                    seat.warn()
+                    seat.warn(now)
             self._fill()
         for job, runtime in overdue:
             logger.error(
@@ -287,6 +293,7 @@ class ThreadPool:
     def _begin(self, seat: _Seat, job: Job) -> None:
         with self._mutex:
             seat.job, seat.began_at, seat.is_warned, seat.is_late = job, monotonic(), False, False
+            seat.late_since = 0.0
 
     def _end(self, seat: _Seat) -> None:
         """From here on nothing interrupts the thread, and no limit counts."""

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,22 @@ def close_files(reuse: str = "") -> str:
 @app.task(name="interrupt")
 def interrupt() -> None:
     raise KeyboardInterrupt
+
+
+@app.task(name="import_slowly")
+def import_slowly(folder: str) -> str:
+    """Import a module that takes its time; it is in a folder."""
+    sys.path.insert(0, folder)
+    try:
+        import_module("slow_to_import")
+    finally:
+        sys.path.remove(folder)
+    while True:
+        time.sleep(LOOK_EVERY)
+
+
+@app.task(name="has_imported")
+def has_imported() -> list[bool]:
+    """Say whether that module is there, and is whole."""
+    module = sys.modules.pop("slow_to_import", None)
+    return [module is not None, hasattr(module, "is_whole")]

@@ -9,6 +9,15 @@ import pytest
 
 from tests.unit.worker.pool.ledger import Ledger, job, started
 
+#: A module that is read for longer than the limit of who reads it, in many small steps.
+SLOW = """
+import time
+until = time.monotonic() + 0.4
+while time.monotonic() < until:
+    time.sleep(0.005)
+is_whole = True
+"""
+
 
 @pytest.fixture(scope="module", params=["threads", "processes"])
 def ledger(request: pytest.FixtureRequest) -> Iterator[Ledger]:
@@ -111,6 +120,17 @@ def test_a_task_that_does_not_mind_its_soft_limit_fails(ledger: Ledger) -> None:
     assert (outcome.state, outcome.cause) == ("FAILURE", "")
     assert outcome.text == "SoftTimeLimitExceeded()"
     assert b"billiard.exceptions" in outcome.result
+
+
+@pytest.mark.parametrize("name", ["threads", "processes", "solo"])
+def test_a_soft_limit_lets_a_module_be_imported_first(name: str, tmp_path: Path) -> None:
+    (tmp_path / "slow_to_import.py").write_text(SLOW)
+    with started(name, size=1) as ledger:
+        (late,) = ledger.run(job("import_slowly", str(tmp_path), soft=0.05))
+        (after,) = ledger.run(job("has_imported"))
+
+    assert late.text == "SoftTimeLimitExceeded()"
+    assert after.result == b"[true, true]"
 
 
 def test_a_task_beyond_its_hard_limit_is_ended(ledger: Ledger) -> None:
