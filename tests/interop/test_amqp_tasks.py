@@ -372,6 +372,34 @@ def test_what_rabbitmq_takes_amiss_unasked_is_a_lost_link(connect: Connect) -> N
         drain_on(taker.link)
 
 
+def test_a_link_that_is_lost_while_it_settles_is_not_made_anew_behind_our_back(connect: Connect) -> None:
+    taker = Taker(connect(), some_task_queue())
+    send(connect(), taker.queue, 1)
+    taker.drain(1)
+    theirs: Any = taker.link._kombu  # type: ignore[attr-defined]
+    before = theirs._connection
+
+    before.transport.sock.shutdown(socket.SHUT_WR)
+    taker.accept()
+
+    # A new one would consume nothing; and while the broker is away it could not be made.
+    with pytest.raises(ConnectionLost):
+        drain_on(taker.link)
+    assert theirs._connection is before
+
+
+def test_a_refusal_that_ends_the_link_is_a_lost_link_from_then_on(connect: Connect) -> None:
+    taker = Taker(connect(), some_task_queue())
+    consumer: Any = taker.link._tasks[taker.queue.name]  # type: ignore[attr-defined]
+
+    consumer._channel.basic_consume(taker.queue.name, consumer_tag=consumer.tag, nowait=True)
+
+    with pytest.raises(AccessRefused, match="attempt to reuse consumer tag"):
+        drain_on(taker.link)
+    with pytest.raises(ConnectionLost, match="attempt to reuse consumer tag"):
+        taker.link.drain(0.1)
+
+
 def test_settling_is_written_in_few_pieces(connect: Connect) -> None:
     queue = some_task_queue()
     taker = Taker(connect(), queue)

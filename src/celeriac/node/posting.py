@@ -236,9 +236,12 @@ def _destination(given: Mapping[str, Any], settings: Settings) -> tuple[str, str
 def _checked_arguments(name: str, args: object, kwargs: object) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
     if not isinstance(args, list | tuple):
-        raise CallerError(f"the args of task {name!r} are {args!r:.80}: give a list or a tuple")
+        # Not what it is: that may be secret, and errors are logged.
+        raise CallerError(f"the args of task {name!r} are a {type(args).__name__}: give a list or a tuple")
     if not isinstance(kwargs, Mapping) or not all(isinstance(each, str) for each in kwargs):
-        raise CallerError(f"the kwargs of task {name!r} are {kwargs!r:.80}: give a dict whose keys are texts")
+        raise CallerError(
+            f"the kwargs of task {name!r} are a {type(kwargs).__name__}: give a dict whose keys are texts"
+        )
     return tuple(args), kwargs
 
 

@@ -180,6 +180,9 @@ class KombuLink:
             ours = translated(error, self.address, self.peer.name)
             if isinstance(ours, ConnectionLost):
                 self._lost = ours
+            elif self._kombu._connection is not None and not self._kombu.connected:  # noqa: SLF001
+                # Refused in such a way that the link has ended, too.
+                self._lost = ConnectionLost(str(ours))
             raise ours from error
 
 

@@ -1,8 +1,10 @@
 """The parts of chords in Redis: counted there, so that one of many workers sees that it ended the last."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from celeriac.errors import AccessRefused, NetworkError
+from celeriac.errors import AccessRefused, ImproperlyConfigured, NetworkError
 from celeriac.model.chord import ChordPart, Gathered
 from celeriac.transport.redis_link import Command
 from celeriac.transport.redis_script import CLOSE_CHORD, END_PART
@@ -15,6 +17,8 @@ __all__ = ["RedisChords"]
 _HELD: Final = 120
 #: How long it is known that a chord was sent, so that a part that comes again begins no other.
 _DONE: Final = 600
+#: What Redis says of keys that hold something else than a chord. To ask again would be no use.
+_ODD: Final = ("WRONGTYPE", "is not a valid float", "is not an integer", "attempt to perform arithmetic")
 
 
 class RedisChords:
@@ -28,16 +32,18 @@ class RedisChords:
     def end_part(self, part: ChordPart, *, timeout: float) -> Gathered | None:
         """Count a part; return all of them if it was the last: the chord is its own until it is closed.
 
-        To end a part again counts it once, and gives the chord again if it is its own.
+        To end a part again counts it once, and gives the chord again if it is its own. Raises
+        ImproperlyConfigured if something else is kept where the chord should be.
         """
-        if self._store.has_scripts:
-            try:
-                return self._store.do(lambda call: self._run_script(call, part), timeout)
-            except NetworkError as error:
-                if not isinstance(error, AccessRefused) and "unknown command" not in str(error):
-                    raise
-                self._store.has_scripts = False
-        return self._store.do(lambda call: self._count(call, part), timeout)
+        with _told_if_odd(part):
+            if self._store.has_scripts:
+                try:
+                    return self._store.do(lambda call: self._run_script(call, part), timeout)
+                except NetworkError as error:
+                    if not isinstance(error, AccessRefused) and "unknown command" not in str(error):
+                        raise
+                    self._store.has_scripts = False
+            return self._store.do(lambda call: self._count(call, part), timeout)
 
     def close(self, part: ChordPart, *, timeout: float) -> None:
         """Forget the chord of a part that it was given to: what followed it is sent."""
@@ -73,3 +79,17 @@ class RedisChords:
         if size is None or counted != int(size) + int(correction or 0):
             return None
         return Gathered(*call.exchange((read, keys.parts, 0, -1), ("GET", keys.group)))
+
+
+@contextmanager
+def _told_if_odd(part: ChordPart) -> Iterator[None]:
+    """Tell a store that is away from one that has kept what no chord is: only the first comes back."""
+    try:
+        yield
+    except NetworkError as error:
+        if not any(odd in str(error) for odd in _ODD):
+            raise
+        raise ImproperlyConfigured(
+            f"group {part.group_id} cannot be counted in Redis ({error}): set result_chord_ordered alike on "
+            "all workers"
+        ) from error

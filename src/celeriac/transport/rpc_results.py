@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Final, Self
 
 from celeriac.config import Settings
-from celeriac.errors import ConnectionLost, NetworkError, PeerError
+from celeriac.errors import CallerError, ConnectionLost, NetworkError, PeerError
 from celeriac.model.message import Exchange, Message, Queue
 from celeriac.model.result import ResultMeta, StoredResult
 from celeriac.transport.base import Connection
@@ -165,8 +165,11 @@ class RpcResultSender:
         deadline = monotonic() + timeout
 
         def publish(link: Connection) -> None:
+            nonlocal unspellable
             for (meta, reply_to, correlation_id), body in zip(results, documents, strict=True):
-                if body is not None:
+                if body is None:
+                    continue
+                try:
                     link.publish(
                         _DEFAULT,
                         body,
@@ -174,6 +177,8 @@ class RpcResultSender:
                         is_persistent=is_persistent,
                         correlation_id=correlation_id or meta.task_id,
                     )
+                except CallerError as error:  # such as an id that is too long for RabbitMQ
+                    unspellable = unspellable or error
             if link.unconfirmed(max(0.0, deadline - monotonic())):
                 raise ConnectionLost(
                     f"the broker at {link.address} did not confirm a result in {timeout:.3g} s"

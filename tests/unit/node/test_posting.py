@@ -299,6 +299,14 @@ def test_what_rabbitmq_noted_of_a_message_is_not_sent_again() -> None:
     assert posting.request.headers == {"x-mine": 1}
 
 
+@pytest.mark.parametrize("wrong", [("s3cret",), ((), "s3cret"), ((), {7: "s3cret"})])
+def test_arguments_of_a_wrong_kind_are_refused_and_not_shown(wrong: tuple[Any, ...]) -> None:
+    with pytest.raises(CallerError, match=r"give a (list|dict)") as caught:
+        posting_for("shop.pay", *wrong, settings=Settings())
+
+    assert "s3cret" not in str(caught.value)
+
+
 def test_a_task_that_came_by_an_exchange_goes_back_to_its_queue() -> None:
     context = Context(
         TaskRequest("t1", "shop.pay"), Arguments(), exchange="tasks", routing_key="shop.pay", queue="shop"

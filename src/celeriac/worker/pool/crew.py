@@ -205,7 +205,9 @@ class Crew:
 
     def _has_died_too_often_with(self, key: int) -> bool:
         """Count a process that died with a job at hand: perhaps it could not even take that in."""
-        self._bad_luck[key] = deaths = self._bad_luck.get(key, 0) + 1
+        deaths = self._bad_luck.pop(key, 0) + 1
+        if deaths < _MAX_EARLY_DEATHS:
+            self._bad_luck[key] = deaths
         return deaths >= _MAX_EARLY_DEATHS
 
     def count_early_death(self, reason: str) -> None:

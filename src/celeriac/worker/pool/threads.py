@@ -50,7 +50,8 @@ class _Seat:
     def warn(self, now: float) -> None:
         """Raise SoftTimeLimitExceeded in the thread; while it imports something, wait for a while."""
         self.late_since = self.late_since or now
-        if is_importing(sys._current_frames().get(self.ident)) and now - self.late_since < IMPORT_PATIENCE:
+        frame = sys._current_frames().get(self.ident)  # noqa: SLF001 - the documented way to see it
+        if is_importing(frame) and now - self.late_since < IMPORT_PATIENCE:
             return
         self.is_warned = True
         if self.is_shielded:
