@@ -318,7 +318,7 @@ def test_a_celery_client_that_says_hello_is_told_clocks_and_revoked_tasks_by_all
 
 
 def test_what_runs_on_any_of_the_four_is_shown_to_both_clients(mixed: Mixed) -> None:
-    sent = [mixed.app.send_task("peers.sleep_for", [3.0], queue=queue).id for queue in mixed.queues]
+    sent = [mixed.app.send_task("peers.sleep_for", [15.0], queue=queue).id for queue in mixed.queues]
     where = dict(zip(sent, mixed.queues.values(), strict=True))
 
     def by_celery() -> dict[str, str]:

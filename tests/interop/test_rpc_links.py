@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from celeriac.errors import ConnectionLost
+from celeriac.errors import CallerError, ConnectionLost
+from celeriac.model.result import StoredResult
 from celeriac.testing.brokers import RabbitServer
 from celeriac.transport.amqp import AmqpConnection
 from tests.links import MIB, PATIENCE, Replies, arrivals, drained, frozen, success
@@ -56,6 +57,20 @@ def test_results_that_are_sent_arrive_in_order(replies: Replies) -> None:
 
     assert arrivals(link, len(results)) == results
     assert link.refused == {}
+
+
+def test_one_that_has_no_way_to_its_client_keeps_no_other_from_being_sent(
+    rabbit_server: RabbitServer, ends: ExitStack
+) -> None:
+    replies = Replies(rabbit_server.url, ends)
+    link = replies.link()
+    ways = [replies.queue_name, "far too long" * 40, replies.queue_name]
+    results = [StoredResult(success(f"task-{number}"), way) for number, way in enumerate(ways)]
+
+    with pytest.raises(CallerError, match="too long"):
+        replies.sender.send_many(results, is_persistent=False, timeout=PATIENCE)
+
+    assert arrivals(link, 2) == [success("task-0"), success("task-2")]
 
 
 def test_what_is_sent_while_no_link_is_open_waits_in_the_queue(replies: Replies) -> None:

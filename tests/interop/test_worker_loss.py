@@ -64,6 +64,8 @@ class Killed:
     early: AsyncResult
     #: Taken ahead.
     waiting: list[AsyncResult]
+    #: What took its time meanwhile.
+    long: "Long"
 
 
 @dataclass
@@ -82,7 +84,6 @@ def long(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Long:
 
 @pytest.fixture(scope="module")
 def killed(scene: Scene, long: Long, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
-    assert not long.result.ready()  # it takes its time meanwhile
     folder = tmp_path_factory.mktemp("killed")
     file, go = folder / "notes", folder / "go"
     worker = scene.worker("risky@ours", pool="threads", concurrency=2)
@@ -100,7 +101,7 @@ def killed(scene: Scene, long: Long, tmp_path_factory: pytest.TempPathFactory) -
         worker.start()
         for each in (late, *waiting, send("note", str(file), "last", queue="risky")):
             each.get(timeout=PATIENCE)
-        yield Killed(file, late, early, waiting)
+        yield Killed(file, late, early, waiting, long)
     finally:
         kill_all([worker])
 

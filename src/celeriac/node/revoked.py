@@ -9,7 +9,7 @@ __all__ = ["SharedRevokedSet"]
 
 
 class SharedRevokedSet(RevokedSet):
-    """A :class:`RevokedSet` for any number of threads: who looks through it sees it as it was at one moment."""
+    """A :class:`RevokedSet` for any number of threads: who looks through it sees it as of one moment."""
 
     def __init__(self, *, max_size: int = REVOKED_MAX_SIZE, max_age: float = REVOKED_MAX_AGE) -> None:
         super().__init__(max_size=max_size, max_age=max_age)

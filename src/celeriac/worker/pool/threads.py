@@ -293,6 +293,9 @@ class ThreadPool:
 
     def _begin(self, seat: _Seat, job: Job) -> None:
         with self._mutex:
+            if seat.is_abandoned:
+                # The pool was killed while it was told that the job begins: somebody else runs it.
+                raise TimeLimitExceeded
             seat.job, seat.began_at, seat.is_warned, seat.is_late = job, monotonic(), False, False
             seat.late_since = 0.0
 

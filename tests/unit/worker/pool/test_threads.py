@@ -130,3 +130,52 @@ def test_a_limit_never_interrupts_who_is_told_something() -> None:
     assert said == list(range(len(said)))
     # It may be interrupted right after somebody was told.
     assert len(said) - int(outcome.result) in (0, 1)
+
+
+class Slow:
+    """A listener that keeps a job that begins until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_there, self.may_go = threading.Event(), threading.Event()
+        self.ends: list[int] = []
+
+    def started(self, key: int, *, pid: int, at: float) -> None:  # noqa: ARG002
+        self.is_there.set()
+        self.may_go.wait(10)
+
+    def told(self, key: int, kind: str, fields: Mapping[str, Any]) -> None: ...
+
+    def progressed(self, key: int, state: str, result: bytes) -> None: ...
+
+    def ended(self, key: int, outcome: Outcome) -> None:  # noqa: ARG002
+        self.ends.append(key)
+
+
+class Counting:
+    """Runs nothing, and counts how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def execute(self, job: Job, report: Report) -> Outcome:  # noqa: ARG002
+        self.runs += 1
+        return Outcome("SUCCESS")
+
+    def fail(self, job: Job, error: BaseException, *, cause: str, runtime: float) -> Outcome:  # noqa: ARG002
+        return failed(error, cause=cause, runtime=runtime)
+
+
+def test_a_job_that_is_about_to_begin_when_the_pool_is_killed_is_not_run() -> None:
+    runner, listener = Counting(), Slow()
+    pool = ThreadPool(runner, size=1, settings=Settings())
+    pool.start(listener)
+    (thread,) = [each for each in threading.enumerate() if each.name in thread_names()]
+    pool.submit(job("pid"))
+    assert listener.is_there.wait(10)
+
+    pool.kill()
+    listener.may_go.set()
+    thread.join(10)
+
+    assert runner.runs == 0
+    assert listener.ends == []
