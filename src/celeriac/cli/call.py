@@ -8,7 +8,7 @@ import typer
 from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.option import AsJson
-from celeriac.cli.result import Backend, tell
+from celeriac.cli.result import Backend, Timeout, tell
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
 
@@ -71,15 +71,6 @@ TaskId = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="The id of the task; else a new one is made.")
 ]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the task has ended, and show how.")]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        min=0.0,
-        metavar="SECONDS",
-        help="With --wait: how long, at most; then the code is 69. Without it, for ever.",
-    ),
-]
 
 
 def call(

@@ -28,7 +28,65 @@ print(json.dumps(app.send_task(name, arguments).get(timeout=patience)))
 """
 
 
-class CeleryWorker(Service):
+class _Worker(Service):
+    """What workers of both kinds have in common; ``prefix`` is that of the variables they read."""
+
+    prefix: str
+
+    def __init__(
+        self,
+        app: Path | str,
+        *,
+        url: str,
+        backend: str | None,
+        hostname: str,
+        pool: str,
+        concurrency: int,
+        events: bool,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None,
+    ) -> None:
+        super().__init__()
+        self.hostname = hostname
+        self._app = app
+        self._arguments = [
+            *("--hostname", hostname, "--pool", pool, "--concurrency", str(concurrency)),
+            *(["--task-events"] if events else []),
+            *arguments,
+        ]
+        self._extra = {f"{self.prefix}_BROKER_URL": url, "PYTHONUNBUFFERED": "1"}
+        if backend is not None:
+            self._extra[f"{self.prefix}_RESULT_BACKEND"] = backend
+        self._extra |= environment or {}
+        #: Where the log of the latest start begins.
+        self._started_at_byte = 0
+
+    def start(self) -> None:
+        """Start the worker and wait until it takes tasks."""
+        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+        super().start()
+
+    def errors(self) -> list[str]:
+        """Return what was logged at ERROR or CRITICAL, or with a traceback, over every start.
+
+        A task that fails is logged so too.
+        """
+        return [record.rstrip() for record in _RECORD.split(self.log()) if _ERROR.search(record)]
+
+    def _module(self) -> str:
+        return self._app.stem if isinstance(self._app, Path) else self._app
+
+    def _cwd(self) -> Path:
+        return self._app.absolute().parent if isinstance(self._app, Path) else Path.cwd()
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ) | self._extra
+
+    def _is_ready(self) -> bool:
+        return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]
+
+
+class CeleryWorker(_Worker):
     """A worker of a real Celery, ready for tasks once started.
 
     ``python`` is the interpreter that has Celery, ``app`` a file, or the name of a module
@@ -37,6 +95,7 @@ class CeleryWorker(Service):
     """
 
     name = "celery"
+    prefix = "CELERY"
 
     def __init__(
         self,
@@ -56,43 +115,19 @@ class CeleryWorker(Service):
             raise ImproperlyConfigured(
                 f"there is no interpreter at {python}: make an environment with Celery there"
             )
-        super().__init__()
-        self.hostname = hostname or f"peer-{secrets.token_hex(4)}@localhost"
+        super().__init__(
+            app,
+            url=url,
+            backend=backend,
+            hostname=hostname or f"peer-{secrets.token_hex(4)}@localhost",
+            pool=pool,
+            concurrency=concurrency,
+            events=events,
+            arguments=("--loglevel", "INFO", *arguments),
+            environment=environment,
+        )
         # Not resolved: an environment is known by the place of its link to the interpreter.
         self._python = str(Path(python).absolute())
-        self._app = app
-        self._arguments = [
-            *(
-                "--hostname",
-                self.hostname,
-                "--pool",
-                pool,
-                "--concurrency",
-                str(concurrency),
-                "--loglevel",
-                "INFO",
-            ),
-            *(["--task-events"] if events else []),
-            *arguments,
-        ]
-        self._extra = {"CELERY_BROKER_URL": url, "PYTHONUNBUFFERED": "1"}
-        if backend is not None:
-            self._extra["CELERY_RESULT_BACKEND"] = backend
-        self._extra |= environment or {}
-        #: Where the log of the latest start begins.
-        self._started_at_byte = 0
-
-    def start(self) -> None:
-        """Start the worker and wait until it takes tasks."""
-        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
-        super().start()
-
-    def errors(self) -> list[str]:
-        """Return what was logged at ERROR or CRITICAL, or with a traceback, over every start.
-
-        A task that fails is logged so too.
-        """
-        return [record.rstrip() for record in _RECORD.split(self.log()) if _ERROR.search(record)]
 
     def call(self, task: str, *arguments: object, patience: float = 60.0) -> Any:
         """Send a task by name, as a client of the same Celery and app would, and return its result.
@@ -114,27 +149,18 @@ class CeleryWorker(Service):
             raise CeleriacError(f"{task} gave no result: {done.stderr}")
         return json.loads(done.stdout)
 
-    def _cwd(self) -> Path:
-        return self._app.absolute().parent if isinstance(self._app, Path) else Path.cwd()
-
-    def _environment(self) -> dict[str, str]:
-        return dict(os.environ) | self._extra
-
     def _command(self) -> list[str]:
-        module = self._app.stem if isinstance(self._app, Path) else self._app
-        return [self._python, "-m", "celery", "--app", module, "worker", *self._arguments]
-
-    def _is_ready(self) -> bool:
-        return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]
+        return [self._python, "-m", "celery", "--app", self._module(), "worker", *self._arguments]
 
 
-class CeleriacWorker(Service):
+class CeleriacWorker(_Worker):
     """A worker of our own in a process of its own, ready for tasks once started.
 
     ``app`` is a file that has an ``app``. ``url`` and ``backend`` are given in the environment.
     """
 
     name = "celeriac"
+    prefix = "CELERIAC"
 
     def __init__(
         self,
@@ -149,38 +175,18 @@ class CeleriacWorker(Service):
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__()
-        self.hostname = hostname or f"ours-{secrets.token_hex(4)}@localhost"
-        self._app = app
-        self._arguments = [
-            *("--hostname", self.hostname, "--pool", pool, "--concurrency", str(concurrency)),
-            *(["--task-events"] if events else []),
-            *arguments,
-        ]
-        self._extra = {"CELERIAC_BROKER_URL": url, "PYTHONUNBUFFERED": "1"}
-        if backend is not None:
-            self._extra["CELERIAC_RESULT_BACKEND"] = backend
-        self._extra |= environment or {}
-        self._started_at_byte = 0
-
-    def start(self) -> None:
-        """Start the worker and wait until it takes tasks."""
-        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
-        super().start()
-
-    def errors(self) -> list[str]:
-        """Return what was logged at ERROR or CRITICAL, or with a traceback, over every start."""
-        return [record.rstrip() for record in _RECORD.split(self.log()) if _ERROR.search(record)]
-
-    def _cwd(self) -> Path:
-        return self._app.absolute().parent
-
-    def _environment(self) -> dict[str, str]:
-        return dict(os.environ) | self._extra
+        super().__init__(
+            app,
+            url=url,
+            backend=backend,
+            hostname=hostname or f"ours-{secrets.token_hex(4)}@localhost",
+            pool=pool,
+            concurrency=concurrency,
+            events=events,
+            arguments=arguments,
+            environment=environment,
+        )
 
     def _command(self) -> list[str]:
-        place = f"{self._app.stem}:app"
+        place = f"{self._module()}:app"
         return [sys.executable, "-m", "celeriac", "worker", "--app", place, *self._arguments]
-
-    def _is_ready(self) -> bool:
-        return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]
