@@ -1,14 +1,17 @@
 """What a worker answers when a command asks."""
 
 import os
+import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib import metadata
 from typing import Any, Final
 
 from celeriac.config import Settings
 from celeriac.model.message import Queue
 from celeriac.node.mailbox import Handler
 from celeriac.node.revoked import SharedRevokedSet
+from celeriac.node.task_options import OPTION_NAMES
 from celeriac.worker.argument import ids_of
 from celeriac.worker.assignment import Assignment, Desk, Stage
 from celeriac.worker.pool.base import Pool
@@ -66,6 +69,7 @@ class Answers:
             "query_task": self.query_task,
             "conf": self.conf,
             "dump_conf": self.conf,
+            "report": self.report,
         }
 
     def active(self, **_: object) -> list[dict[str, Any]]:
@@ -91,9 +95,17 @@ class Answers:
         """Return the ids of the tasks that were revoked."""
         return list(self._revoked)
 
-    def registered(self, **_: object) -> list[str]:
-        """Return the names of the tasks that are known here."""
-        return sorted(self._registered)
+    def registered(self, taskinfoitems: object = (), **_: object) -> list[str]:
+        """Return the names of the tasks that are known here, each with the options that were asked for."""
+        asked = taskinfoitems if isinstance(taskinfoitems, list | tuple) else ()
+        items = [item for item in asked if item in OPTION_NAMES]
+        told = []
+        for name, task in sorted(self._registered.items()):
+            values = [(item, getattr(task, item)) for item in items]
+            # Celery: an option that is not set is not told.
+            shown = " ".join(f"{item}={value}" for item, value in values if value is not None)
+            told.append(f"{name} [{shown}]" if shown else name)
+        return told
 
     def active_queues(self, **_: object) -> list[dict[str, Any]]:
         """Return the queues that tasks come from."""
@@ -108,6 +120,17 @@ class Answers:
     def conf(self, **_: object) -> dict[str, object]:
         """Return the settings, with nothing secret in them."""
         return self._settings.public()
+
+    def report(self, **_: object) -> dict[str, str]:
+        """Return what helps to understand a report of a bug, with nothing secret in it."""
+        versions = " ".join(f"{name}:{metadata.version(name)}" for name in ("celeriac", "kombu", "msgspec"))
+        lines = [
+            f"software -> {versions} py:{platform.python_version()}",
+            f"platform -> system:{platform.system()} arch:{platform.machine()}",
+            f"pool -> {self._pool.name}:{self._pool.size}",
+            *(f"{name}: {value!r}" for name, value in self._settings.public().items()),
+        ]
+        return {"ok": "\n".join(lines)}
 
     def stats(self) -> dict[str, Any]:
         """Return what ``stats`` tells beside what every node tells."""

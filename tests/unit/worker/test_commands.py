@@ -439,3 +439,23 @@ def test_settings_are_told_without_secrets() -> None:
 
     assert answer["control_allow"] == ["conf"]
     assert "hunter2" not in str(answer)
+
+
+def test_tasks_are_told_with_the_options_that_were_asked_for(site: Site) -> None:
+    site.task("shop.pay", rate_limit="10/s", acks_late=True)
+    with site.worker():
+        told = ask(
+            site, "registered", taskinfoitems=["rate_limit", "acks_late", "time_limit", "__class__", 7]
+        )
+
+    assert "shop.pay [rate_limit=10/s acks_late=True]" in told
+
+
+def test_a_report_tells_software_and_settings_and_no_secret() -> None:
+    site = Site(control_allow=("report",), broker_transport_options={"password": "hunter2"})
+    with site.worker():
+        told = ask(site, "report")
+
+    assert "software -> celeriac:" in told["ok"]
+    assert "worker_prefetch_multiplier: 4" in told["ok"]
+    assert "hunter2" not in told["ok"]
