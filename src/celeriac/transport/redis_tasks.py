@@ -243,7 +243,7 @@ def _tell(address: str, refusal: str) -> None:
     """Say once that a server does not tell us of changes."""
     logger.info(
         "%s does not say when a task comes (%s): asking every %.1f s. Redis 6 and later do, "
-        "if the user may call HELLO and CLIENT TRACKING",
+        "if the user may call HELLO, CLIENT TRACKING and CLIENT CACHING",
         address,
         refusal,
         _LOOK_EVERY,

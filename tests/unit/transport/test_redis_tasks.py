@@ -21,6 +21,7 @@ from celeriac.wire.envelope import wrap
 PATIENCE = 10.0
 OK = b"+OK\r\n"
 NOTHING = b"*0\r\n"
+ONE = b":1\r\n"
 PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$5\r\ntasks\r\n"
 REFUSED = b"-NOPERM this user has no permissions\r\n"
 ENVELOPE = wrap(b"[]", exchange="", routing_key="tasks", headers={}, delivery_tag="1")
@@ -35,7 +36,8 @@ def taken(*envelopes: bytes) -> bytes:
 
 
 def existing(count: int) -> bytes:
-    return b":%d\r\n" % count
+    """Return what the server says when it is to tell of changes, and so many lists are there now."""
+    return OK + b":%d\r\n" % count
 
 
 class Server:
@@ -83,7 +85,7 @@ def names_by(**options: Any) -> RedisNames:
 class Worker:
     """Takes from one queue, and holds what it is given."""
 
-    def __init__(self, server: Server, *, answers: bytes = OK + OK, prefetch: int = 10) -> None:
+    def __init__(self, server: Server, *, answers: bytes = OK + OK + OK, prefetch: int = 10) -> None:
         self.server = server
         self.deliveries: list[Delivery] = []
         server.say(answers)
@@ -217,7 +219,11 @@ def test_one_question_is_asked_at_a_time(server: Server) -> None:
     assert asked == [["EVAL", "EXISTS"], [], []]
 
 
-@pytest.mark.parametrize("answers", [REFUSED + REFUSED, OK + REFUSED], ids=["HELLO", "CLIENT TRACKING"])
+@pytest.mark.parametrize(
+    "answers",
+    [REFUSED + REFUSED + REFUSED, OK + REFUSED + REFUSED, OK + OK + REFUSED],
+    ids=["HELLO", "CLIENT TRACKING", "CLIENT CACHING"],
+)
 def test_who_is_not_told_looks_again_by_itself(server: Server, answers: bytes) -> None:
     worker = Worker(server, answers=answers)
 
@@ -254,7 +260,7 @@ def test_what_is_settled_is_unfinished_until_it_is_confirmed(server: Server) -> 
     worker.tasks.prefetch = 0
     worker.turn()
     written = worker.tasks.unfinished()
-    worker.turn(existing(1), existing(1))
+    worker.turn(ONE, ONE)
 
     assert (before, written, worker.tasks.unfinished()) == ({tag: False}, {tag: False}, {})
 
