@@ -45,8 +45,7 @@ class Waiters:
 
     def run(self) -> None:
         """Wait, and say how it went."""
-        self._try_once()
-        before = self._held()
+        before = self._begun()
         reply_to = getattr(self.app.backend, "reply_to", "")
         say(waiting=len(self.ids), reply_to=reply_to)
         getattr(self, f"_wait_in_{self.way}")()
@@ -137,6 +136,17 @@ class Waiters:
         return sum(meta.is_ready for meta in self.app.backend.read(self.late, timeout=10).values())
 
     # -- what the program holds
+
+    def _begun(self) -> dict[str, int]:
+        """Wait in vain until that makes nothing new any more, and return what the program holds then."""
+        before: dict[str, int] = {}
+        while True:
+            self._try_once()
+            held = self._held()
+            # On a busy machine one try may end before its link is made.
+            if all(held[kind] == before.get(kind) for kind in ("files", "threads")):
+                return held
+            before = held
 
     def _try_once(self) -> None:
         """Do once what will be done often, so that what is made once is there."""
