@@ -91,7 +91,7 @@ class Parts:
             pool=pool,
             desk=self.desk,
         )
-        report = TaskReport(place.dispatcher)
+        self.report = report = TaskReport(place.dispatcher)
         self.finisher = Finisher(
             settings=settings,
             desk=self.desk,

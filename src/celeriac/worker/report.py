@@ -51,6 +51,10 @@ class TaskReport:
         """Tell that a task began."""
         self._send(assignment, "task-started")
 
+    def cancelled(self, assignment: Assignment) -> None:
+        """Tell that the worker broke a task off, which is run again elsewhere."""
+        self._send(assignment, "task-cancelled")
+
     def ended(self, assignment: Assignment, outcome: Outcome) -> None:
         """Tell how a task ended."""
         name, task_id = assignment.request.task, assignment.request.id

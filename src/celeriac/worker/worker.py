@@ -188,6 +188,10 @@ class Worker:
             return
         self.pool.kill()
         broken = self.desk.take_unended()
+        for each in broken:
+            if each.stage is Stage.ACTIVE:
+                self.parts.report.cancelled(each)
+        self.parts.report.flush()
         acknowledged = self.tasks.give_back(broken)
         if acknowledged:
             self._post_again(acknowledged)

@@ -126,6 +126,20 @@ def test_a_cold_stop_loses_nothing_that_runs_or_waits(site: Site, running: Worke
     assert site.pool.is_killed
 
 
+def test_of_tasks_that_a_cold_stop_broke_off_it_is_told(site: Site, running: Worker) -> None:
+    site.post("shop.pay", "early")
+    site.post("shop.late", "late")
+    site.post("shop.pay", "waiting")
+    site.pool.begin()
+    site.pool.begin()
+    assert come_true(lambda: running.tasks.is_quiet and running.desk.all()[0].verdict)
+
+    running.stop_now()
+
+    assert come_true(lambda: site.events("worker-offline"))
+    assert [event["uuid"] for event in site.events("task-cancelled")] == ["early", "late"]
+
+
 def test_a_cold_stop_gives_back_what_was_just_about_to_be_acknowledged(site: Site) -> None:
     worker = site.worker()
     worker.graph.start()
