@@ -242,9 +242,10 @@ def test_a_worker_takes_up_a_queue_and_drops_it(shop: Shop) -> None:
         return {queue["name"] for queue in shop.ask(shop.worker).active_queues()[shop.worker.hostname]}
 
     shop.app.control.add_consumer("extra", destination=[shop.worker.hostname], reply=True, timeout=PATIENCE)
-    assert "extra" in queues()
+    # Celery: replies that it will, and does so in a later turn of its loop.
+    assert wait_until(lambda: "extra" in queues(), patience=PATIENCE)
     shop.app.control.cancel_consumer("extra", [shop.worker.hostname], reply=True, timeout=PATIENCE)
-    assert "extra" not in queues()
+    assert wait_until(lambda: "extra" not in queues(), patience=PATIENCE)
 
 
 def test_events_of_tasks_are_sent_only_while_they_are_enabled(shop: Shop) -> None:
