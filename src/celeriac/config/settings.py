@@ -146,7 +146,7 @@ class Settings:
     worker_state_db: str | None = None
     #: How often a worker says that it lives.
     worker_heartbeat_interval: float = 2.0
-    #: How often a worker looks which others are still there.
+    #: How often a worker writes who is there to its log, at debug, if that changed. It looks twice a second.
     worker_gossip_interval: float = 5.0
     #: How long a worker waits for what its neighbours know, when it starts and after each reconnect.
     worker_mingle_timeout: float = 1.0
