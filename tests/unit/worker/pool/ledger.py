@@ -1,5 +1,6 @@
 """Who listens to a pool in tests, and the jobs that it is given."""
 
+import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -96,7 +97,11 @@ class Ledger:
 
 @contextmanager
 def started(name: str, *, size: int, place: str = APP, **settings: Any) -> Iterator[Ledger]:
-    """Start a pool that runs the tasks of the sample app, and end it in the end."""
+    """Start a pool that runs the tasks of the sample app, and end it in the end.
+
+    Meanwhile no garbage is collected: the collector calls functions of a test tool in whatever thread
+    it happens to run, and a time limit that hits one of those is ignored by Python, with a warning.
+    """
     pool = make_pool(
         name,
         runner=Executor(app.tasks, app.conf),
@@ -106,8 +111,12 @@ def started(name: str, *, size: int, place: str = APP, **settings: Any) -> Itera
         overrides=settings,
     )
     ledger = Ledger(pool)
+    was_collecting = gc.isenabled()
+    gc.disable()
     pool.start(ledger)
     try:
         yield ledger
     finally:
         pool.kill()
+        if was_collecting:
+            gc.enable()
