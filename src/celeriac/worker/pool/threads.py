@@ -114,8 +114,9 @@ class ThreadPool:
     """A number of threads that run one task each at a time.
 
     A soft time limit raises SoftTimeLimitExceeded in the thread; one that waits in the system, or
-    in C code, notices when it is back, and where it hits a finalizer Python ignores it. No thread can be ended from outside: beyond its time limit a
-    task fails, its thread is abandoned, and another takes its place. Limits are looked at in :meth:`tick`.
+    in C code, notices when it is back, and where it hits a finalizer Python ignores it. No thread can
+    be ended from outside: beyond its time limit a task fails, its thread is abandoned, and another
+    takes its place. Limits are looked at in :meth:`tick`.
     """
 
     name = "threads"
