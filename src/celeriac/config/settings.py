@@ -151,6 +151,31 @@ class Settings:
     #: How long a worker waits for what its neighbours know, when it starts and after each reconnect.
     worker_mingle_timeout: float = 1.0
 
+    #: None asks the broker who is elected. Else the URL of another Redis or RabbitMQ that decides.
+    election_url: str | None = None
+    #: What keys, and names of streams, of elections begin with: those who share it elect one of them all.
+    election_namespace: str = "celeriac"
+    #: Nobody acts on an election of a lower level: on L1 an acknowledged grant can vanish.
+    election_min_level: str = "L2"
+    #: ``follow`` takes part in elections of Celery's workers, and lets them win. ``refuse`` does not.
+    election_mixed: str = "follow"
+    #: Tasks that an election which another node called may start, by name, such as ``shop.*``. None:
+    #: whoever reaches the broker can call elections.
+    election_actions: tuple[str, ...] = ()
+    #: How long a winner that may be replaced has to act.
+    election_ttl: float = 30.0
+    #: A week: for so long an election that was decided is not held again.
+    election_retain: float = 7 * DAY
+    #: How many nodes the RabbitMQ has that decides, which AMQP does not tell. With three or more, level L3.
+    election_broker_nodes: int = 1
+
+    #: What ``celeriac beat`` sends, and when; by name, as in Celery.
+    beat_schedule: Mapping[str, object] = field(default_factory=dict)
+    #: After so many seconds, and two more, another beat takes the place of one that is gone.
+    beat_ttl: float = 15.0
+    #: The zone that crontabs are meant in, as in Celery.
+    timezone: str = "UTC"
+
     #: Celery's limits. Beyond them the task or worker least recently heard of is forgotten.
     max_tasks_in_memory: int = 10_000
     max_workers_in_memory: int = 5000

@@ -1,0 +1,130 @@
+"""Every election that one node takes part in, or has heard of."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Final
+
+from celeriac.core.election import Candidacy
+from celeriac.core.election_effect import Effect, Phase
+from celeriac.core.election_rules import Grants, Rules
+from celeriac.model.election import Ack, Answer, Elect, Elected, Election, Message, Resigned
+
+__all__ = ["MAX_ELECTIONS", "Elections"]
+
+#: Elections of one node at a time; beyond it those that are over are forgotten first.
+MAX_ELECTIONS: Final = 10_000
+
+
+class Elections:
+    """The elections of one node, by their ids; each is a :class:`Candidacy`.
+
+    ``ttl`` is how long a grant lasts. ``may_act`` says of an election that another node speaks of whether
+    this one would act. At most ``MAX_ELECTIONS`` are known: those that are over go first, then those that
+    are only observed, and while all are under way new ones are turned away.
+    """
+
+    def __init__(self, rules: Rules, *, ttl: float, may_act: Callable[[Election], bool]) -> None:
+        self.rules = rules
+        #: Elections for which there was no room.
+        self.turned_away = 0
+        #: Elections in which a worker of Celery stood: nothing is promised of those.
+        self.mixed = 0
+        self._ttl = ttl
+        self._may_act = may_act
+        self._grants = Grants()
+        #: In the order in which they were heard of.
+        self._all: OrderedDict[str, Candidacy] = OrderedDict()
+
+    @property
+    def all(self) -> Mapping[str, Candidacy]:
+        """Those that are known, by id."""
+        return self._all
+
+    def due_at(self) -> float:
+        """Return when :meth:`tick` has something to do."""
+        return min((each.due_at for each in self._all.values()), default=inf)
+
+    # -- what happens
+
+    def stand(self, election: Election, now: float) -> list[Effect]:
+        """Take part in an election of our own, which nobody need allow."""
+        candidacy = self._of(election, now, may_act=True)
+        return [] if candidacy is None else candidacy.stand(now)
+
+    def join(self, election: Election, now: float) -> list[Effect]:
+        """Take part in an election that another node called, if we may act in it."""
+        candidacy = self._of(election, now, may_act=self._may_act(election))
+        return [] if candidacy is None else candidacy.stand(now)
+
+    def receive(self, message: Message, now: float) -> list[Effect]:
+        """Take what a node says; what it says of an election that nobody stands in is nothing."""
+        if isinstance(message, Elect):
+            return self._receive_elect(message, now)
+        candidacy = self._all.get(message.id)
+        if candidacy is None:
+            return []
+        match message:
+            case Ack():
+                return candidacy.receive_ack(message, now)
+            case Elected():
+                return candidacy.receive_elected(message, now)
+            case Resigned():
+                return candidacy.receive_resigned(message, now)
+
+    def answer(self, id: str, answer: Answer, now: float) -> list[Effect]:  # noqa: A002
+        """Take what the arbiter said; None if it said nothing in time."""
+        return self._all[id].answer(answer, now) if id in self._all else []
+
+    def acted(self, id: str, now: float, *, is_failed: bool = False) -> list[Effect]:  # noqa: A002
+        """Note that what we were to do has ended."""
+        return self._all[id].acted(now, is_failed=is_failed) if id in self._all else []
+
+    def stepped_down(self, id: str, now: float) -> list[Effect]:  # noqa: A002
+        """Note that what we did as leader has ended."""
+        return self._all[id].stepped_down(now) if id in self._all else []
+
+    def resign(self, id: str, now: float) -> list[Effect]:  # noqa: A002
+        """Want an election no more."""
+        return self._all[id].resign(now) if id in self._all else []
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due, and forget what is over."""
+        effects: list[Effect] = []
+        for id_, candidacy in list(self._all.items()):
+            if candidacy.due_at <= now:
+                effects += candidacy.tick(now)
+            elif candidacy.forget_at <= now:
+                del self._all[id_]
+        return effects
+
+    def _receive_elect(self, elect: Elect, now: float) -> list[Effect]:
+        election = elect.election
+        candidacy = self._all.get(election.id)
+        if candidacy is None:
+            candidacy = self._of(election, now, may_act=self._may_act(election))
+        if candidacy is None:
+            return []
+        had_celery = candidacy.candidates.has_celery
+        effects = candidacy.receive_elect(elect, now)
+        self.mixed += candidacy.candidates.has_celery and not had_celery
+        return effects
+
+    def _of(self, election: Election, now: float, *, may_act: bool) -> Candidacy | None:
+        known = self._all.get(election.id)
+        if known is not None:
+            return known
+        if len(self._all) >= MAX_ELECTIONS and not self._make_room():
+            self.turned_away += 1
+            return None
+        made = Candidacy(election, self.rules, self._grants, ttl=self._ttl, may_act=may_act, now=now)
+        self._all[election.id] = made
+        return made
+
+    def _make_room(self) -> bool:
+        for may_go in (lambda each: each.is_over, lambda each: each.phase is Phase.OBSERVING):
+            for id_, candidacy in self._all.items():
+                if may_go(candidacy):
+                    del self._all[id_]
+                    return True
+        return False
