@@ -6,26 +6,32 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, Unpack, overload
+from uuid import uuid4
 
 from celeriac.config import Settings
 from celeriac.core.revoked import RevokedSet
 from celeriac.errors import CallerError
 from celeriac.masking import sanitize_url
+from celeriac.model.election import Level, Mode
 from celeriac.node.call_options import CallOptions
 from celeriac.node.client import TaskClient
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.node.election import TASK_TOPIC, elected_task_id
 from celeriac.node.events import Events
 from celeriac.node.identity import anonymous_name, node_name
+from celeriac.node.leadership import DEFAULT_TTL, Leadership, elected
 from celeriac.node.mailbox import Mailbox
+from celeriac.node.per_process import PerProcess
 from celeriac.node.result import AsyncResult as Result
 from celeriac.node.result_set import ResultSet as Results
 from celeriac.node.sender import TaskSender
 from celeriac.node.signature import Signature
 from celeriac.node.task import Task
 from celeriac.node.task_registry import TaskRegistry, task_name
+from celeriac.transport.arbiter import Arbiter
 from celeriac.transport.base import Connection
 from celeriac.transport.memory import MemoryBroker
 
@@ -36,7 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["Celeriac", "Events"]
 
 #: Parts that keep the settings they were made with.
-_MADE_WITH_SETTINGS: Final = frozenset({"events", "control", "backend", "_sender", "_client"})
+_MADE_WITH_SETTINGS: Final = frozenset({"events", "control", "backend", "_arbiters", "_sender", "_client"})
+
+_Parameters = ParamSpec("_Parameters")
+_T = TypeVar("_T")
 
 
 class Celeriac:
@@ -128,6 +137,49 @@ class Celeriac:
         made = [self.AsyncResult(each) if isinstance(each, str) else each for each in results]
         return Results(made, backend=self.backend)
 
+    # -- elections
+
+    @property
+    def arbiter(self) -> Arbiter:
+        """Who decides elections: the broker, or what the setting ``election_url`` names."""
+        return self._arbiters.get()
+
+    @cached_property
+    def _arbiters(self) -> PerProcess[Arbiter]:
+        from celeriac.transport.arbiters import arbiter_for  # noqa: PLC0415 - only who elects loads it
+
+        return PerProcess(lambda: arbiter_for(self.conf, self._memory))
+
+    def leadership(
+        self,
+        name: str,
+        *,
+        ttl: float = DEFAULT_TTL,
+        on_step_down: Callable[[str], object] | None = None,
+    ) -> Leadership:
+        """Return what makes this process the one that leads, of all that ask for the same name.
+
+        See :class:`~celeriac.node.leadership.Leadership`. After ``ttl`` seconds without a sign of life
+        of the leader another can lead.
+        """
+        return Leadership(
+            name,
+            arbiter=lambda: self.arbiter,
+            hostname=self.hostname,
+            min_level=Level[self.conf.election_min_level],
+            ttl=ttl,
+            on_step_down=on_step_down,
+        )
+
+    def elected(
+        self, name: str, *, ttl: float = DEFAULT_TTL
+    ) -> Callable[[Callable[Concatenate[Leadership, _Parameters], _T]], Callable[_Parameters, _T | None]]:
+        """Make a function run only where this process leads: ``@app.elected("nightly-report")``.
+
+        It is called with the leadership first. Where another process leads it is not run, and gives None.
+        """
+        return lambda function: elected(lambda: self.leadership(name, ttl=ttl), function)
+
     # -- tasks
 
     @overload
@@ -177,6 +229,28 @@ class Celeriac:
             return Signature(task, args, kwargs, immutable=immutable, caller=self).set(**options)
         return Signature.from_dict(task, caller=self).clone(args, kwargs, **options)
 
+    def elect_task(
+        self,
+        signature: Signature,
+        *,
+        id: str | None = None,  # noqa: A002
+        mode: str = Mode.ONCE,
+        force: bool = False,
+        timeout: float = 1.0,
+    ) -> Result:
+        """Have the workers elect one of them, which sends a task; return its result, to wait for."""
+        election_id = id or str(uuid4())
+        # Whoever wins sends it under this id: a Celery worker takes it from the signature.
+        task_id = signature.options.get("task_id") or elected_task_id(election_id)
+        reply_to = self._reply_to()
+        whole = signature.clone(task_id=task_id)
+        if reply_to:
+            whole.set(reply_to=reply_to)
+        self.control.election(
+            election_id, TASK_TOPIC, whole.to_dict(), mode=mode, force=force, timeout=timeout
+        )
+        return self._result(task_id)
+
     @cached_property
     def _sender(self) -> TaskSender:
         return TaskSender(self.connection, settings=self.conf)
@@ -217,6 +291,8 @@ class Celeriac:
             self.__dict__.pop("_dispatcher").close()
         if "backend" in self.__dict__:
             self.backend.close()
+        if "_arbiters" in self.__dict__ and (arbiter := self._arbiters.pop()) is not None:
+            arbiter.close()
 
     def Worker(  # noqa: N802
         self,
@@ -253,6 +329,7 @@ class Celeriac:
             sender=self._sender,
             backend=None if self.conf.result_backend is None else self.backend,
             tasks=self.tasks,
+            arbiter=lambda: self.arbiter,
         )
         made = make_pool(
             pool,

@@ -54,8 +54,11 @@ class Candidates:
             self._heard_by.add(by)
 
     def is_heard_by(self, names: Collection[str]) -> bool:
-        """Say whether all of these have heard of us."""
-        return self._heard_by.issuperset(names)
+        """Say whether all of these have heard of us, and we too.
+
+        Until we hear ourselves we do not know our rank, and acknowledgements can be faster.
+        """
+        return self.own_name in self._clocks and self._heard_by.issuperset(names)
 
     def own_rank(self) -> int:
         """Return how many are preferred to us; all, if we have not heard ourselves."""

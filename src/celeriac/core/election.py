@@ -80,6 +80,7 @@ class Candidacy:
         now: float,
     ) -> None:
         self.election = election
+        self.may_act = may_act
         self.phase = Phase.OBSERVING
         self.candidates = Candidates(rules.name)
         #: Of our grant; 0 while we have none.
@@ -91,7 +92,6 @@ class Candidacy:
         self._rules = rules
         self._grants = grants
         self._ttl = ttl
-        self._may_act = may_act
         self._nominates = nominates
         self._next_at = inf
         self._backoff = Backoff(base=RETRY_BASE, cap=RETRY_CAP, random=rules.random)
@@ -123,7 +123,7 @@ class Candidacy:
 
     def stand(self, now: float) -> list[Effect]:
         """Take part; to want it twice is to want it once."""
-        if self.phase is not Phase.OBSERVING or not self._may_act:
+        if self.phase is not Phase.OBSERVING or not self.may_act:
             return []
         if not self._nominates:
             return self._claim(now)
@@ -179,14 +179,14 @@ class Candidacy:
         ]
         if self.phase is Phase.OBSERVING and not elect.is_ours:
             effects += self._nominate(now)
+        self._hasten(now)
         return effects
 
     def receive_ack(self, ack: Ack, now: float) -> list[Effect]:
         """Take note that a node has heard of a candidate; once all have heard of us nobody need wait."""
         if self.phase is Phase.NOMINATING and ack.candidate == self._rules.name:
             self.candidates.heard(ack.sender)
-            if self.candidates.is_heard_by(self._rules.alive()):
-                self._next_at = now
+            self._hasten(now)
         return []
 
     def receive_elected(self, elected: Elected, now: float) -> list[Effect]:
@@ -194,9 +194,10 @@ class Candidacy:
         if self.phase not in _OPEN or elected.owner == self._rules.owner:
             return []
         self._floor = max(self._floor, elected.token)
-        if self.phase is Phase.OBSERVING or self.election.mode is Mode.ONCE:
+        if self.election.mode is Mode.ONCE:
             return self._end(Phase.FOLLOWING, f"{elected.owner} was elected", now)
-        self._watch(elected.expires_in, now)
+        if self.phase is not Phase.OBSERVING:  # who only observes can still be asked to stand
+            self._watch(elected.expires_in, now)
         return []
 
     def receive_resigned(self, resigned: Resigned, now: float) -> list[Effect]:
@@ -263,8 +264,12 @@ class Candidacy:
         self._next_at = now + NOMINATION if self._rules.alive() else now
         return [Nominate(self.election)]
 
+    def _hasten(self, now: float) -> None:
+        if self.phase is Phase.NOMINATING and self.candidates.is_heard_by(self._rules.alive()):
+            self._next_at = now
+
     def _nominated(self, now: float) -> list[Effect]:
-        if not self._may_act:
+        if not self.may_act:
             return self._end(Phase.FOLLOWING, "this node may not act; it stood for company", now)
         if self.candidates.is_celery_first:
             return self._end(Phase.FOLLOWING, "a worker of Celery is preferred, and decides by itself", now)

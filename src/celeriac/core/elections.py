@@ -35,6 +35,8 @@ class Elections:
         self._grants = Grants()
         #: In the order in which they were heard of.
         self._all: OrderedDict[str, Candidacy] = OrderedDict()
+        #: Not before this is anything due, or to be forgotten.
+        self._next_at = inf
 
     @property
     def all(self) -> Mapping[str, Candidacy]:
@@ -42,20 +44,24 @@ class Elections:
         return self._all
 
     def due_at(self) -> float:
-        """Return when :meth:`tick` has something to do."""
-        return min((each.due_at for each in self._all.values()), default=inf)
+        """Return when :meth:`tick` may have something to do."""
+        return self._next_at
 
     # -- what happens
 
     def stand(self, election: Election, now: float) -> list[Effect]:
-        """Take part in an election of our own, which nobody need allow."""
+        """Take part in an election of our own: nobody need allow it, and no other says what it is about."""
         candidacy = self._of(election, now, may_act=True)
-        return [] if candidacy is None else candidacy.stand(now)
+        if candidacy is None:
+            return []
+        if candidacy.phase is Phase.OBSERVING:
+            candidacy.election, candidacy.may_act = election, True
+        return self._noted(candidacy, candidacy.stand(now))
 
     def join(self, election: Election, now: float) -> list[Effect]:
         """Take part in an election that another node called, if we may act in it."""
-        candidacy = self._of(election, now, may_act=self._may_act(election))
-        return [] if candidacy is None else candidacy.stand(now)
+        candidacy = self._of(election, now, may_act=self._is_allowed(election))
+        return [] if candidacy is None else self._noted(candidacy, candidacy.stand(now))
 
     def receive(self, message: Message, now: float) -> list[Effect]:
         """Take what a node says; what it says of an election that nobody stands in is nothing."""
@@ -66,49 +72,65 @@ class Elections:
             return []
         match message:
             case Ack():
-                return candidacy.receive_ack(message, now)
+                effects = candidacy.receive_ack(message, now)
             case Elected():
-                return candidacy.receive_elected(message, now)
+                effects = candidacy.receive_elected(message, now)
             case Resigned():
-                return candidacy.receive_resigned(message, now)
+                effects = candidacy.receive_resigned(message, now)
+        return self._noted(candidacy, effects)
 
     def answer(self, id: str, answer: Answer, now: float) -> list[Effect]:  # noqa: A002
         """Take what the arbiter said; None if it said nothing in time."""
-        return self._all[id].answer(answer, now) if id in self._all else []
+        candidacy = self._all.get(id)
+        return [] if candidacy is None else self._noted(candidacy, candidacy.answer(answer, now))
 
     def acted(self, id: str, now: float, *, is_failed: bool = False) -> list[Effect]:  # noqa: A002
         """Note that what we were to do has ended."""
-        return self._all[id].acted(now, is_failed=is_failed) if id in self._all else []
+        candidacy = self._all.get(id)
+        return [] if candidacy is None else self._noted(candidacy, candidacy.acted(now, is_failed=is_failed))
 
     def stepped_down(self, id: str, now: float) -> list[Effect]:  # noqa: A002
         """Note that what we did as leader has ended."""
-        return self._all[id].stepped_down(now) if id in self._all else []
+        candidacy = self._all.get(id)
+        return [] if candidacy is None else self._noted(candidacy, candidacy.stepped_down(now))
 
     def resign(self, id: str, now: float) -> list[Effect]:  # noqa: A002
         """Want an election no more."""
-        return self._all[id].resign(now) if id in self._all else []
+        candidacy = self._all.get(id)
+        return [] if candidacy is None else self._noted(candidacy, candidacy.resign(now))
 
     def tick(self, now: float) -> list[Effect]:
         """Do what is due, and forget what is over."""
+        if now < self._next_at:
+            return []
+        self._next_at = inf
         effects: list[Effect] = []
         for id_, candidacy in list(self._all.items()):
             if candidacy.due_at <= now:
                 effects += candidacy.tick(now)
             elif candidacy.forget_at <= now:
                 del self._all[id_]
+                continue
+            self._noted(candidacy, [])
+        return effects
+
+    def _noted(self, candidacy: Candidacy, effects: list[Effect]) -> list[Effect]:
+        """Note when there is something to do for an election that has changed."""
+        self._next_at = min(self._next_at, candidacy.due_at, candidacy.forget_at)
         return effects
 
     def _receive_elect(self, elect: Elect, now: float) -> list[Effect]:
         election = elect.election
-        candidacy = self._all.get(election.id)
-        if candidacy is None:
-            candidacy = self._of(election, now, may_act=self._may_act(election))
+        candidacy = self._of(election, now, may_act=self._is_allowed(election))
         if candidacy is None:
             return []
         had_celery = candidacy.candidates.has_celery
         effects = candidacy.receive_elect(elect, now)
         self.mixed += candidacy.candidates.has_celery and not had_celery
-        return effects
+        return self._noted(candidacy, effects)
+
+    def _is_allowed(self, election: Election) -> bool:
+        return election.id in self._all or self._may_act(election)  # of one that is known it was asked before
 
     def _of(self, election: Election, now: float, *, may_act: bool) -> Candidacy | None:
         known = self._all.get(election.id)

@@ -23,12 +23,12 @@ __all__ = ["SUSPECT_EVENT", "Effect", "ElectionHeard", "Gossip", "suspicion_fiel
 
 #: The event by which a node tells that it suspects another.
 SUSPECT_EVENT: Final = "cluster-suspect"
-#: Messages between workers about who is to act: no part of a worker's description.
-_ELECTION: Final = frozenset({"elect", "elect-ack"})
+#: Messages between nodes about who is to act: no part of a worker's description.
+_ELECTION: Final = frozenset({"worker-elect", "worker-elect-ack", "cluster-elected", "cluster-resign"})
 
 
 class ElectionHeard(NamedTuple):
-    """A worker stands for election, or acknowledges one that does. Nobody has to act on it."""
+    """A node says something of an election, ourselves included: what we say comes back with its stamp."""
 
     event: Other
 
@@ -65,7 +65,7 @@ class Gossip:
         if event.hostname == self.hostname:
             self.clock.forward()
             self.membership.echo(event.clock)
-            return []
+            return _of_election(event)
         if type(event) is Sent:
             # Celery: a client has no clock to trust, and it is no member.
             self.clock.receive_client()
@@ -90,10 +90,10 @@ class Gossip:
         if event.type == SUSPECT_EVENT:
             self._confirm(event)
             return self._hear(event, clock, now)
+        if event.type in _ELECTION:
+            return [*self._hear(event, clock, now), *_of_election(event)]
         if event.group != "worker":
             return []
-        if event.subject in _ELECTION:
-            return [*self._hear(event, clock, now), ElectionHeard(event)]
         self.state.apply(event, received_at)
         return self._hear(event, clock, now)
 
@@ -105,6 +105,10 @@ class Gossip:
         suspect, pid = event.get("suspect"), event.get("suspect_pid")
         if isinstance(suspect, str) and isinstance(pid, int):
             self.membership.confirm(suspect, pid=pid, by=event.hostname)
+
+
+def _of_election(event: Event) -> list[Effect]:
+    return [ElectionHeard(event)] if isinstance(event, Other) and event.type in _ELECTION else []
 
 
 def _sign(event: WorkerEvent, clock: int) -> Sign:

@@ -10,9 +10,10 @@ from uuid import uuid4
 
 from celeriac.config import MIB, Settings
 from celeriac.errors import CallerError, ConnectionLost, PeerError
-from celeriac.model.events import WorkerOffline
+from celeriac.model.events import WorkerEvent, WorkerOffline
 from celeriac.model.message import Message
 from celeriac.node.clock import SharedClock
+from celeriac.node.identity import OUR_IDENT
 from celeriac.transport.base import Connection
 from celeriac.wire.control import (
     Reply,
@@ -83,6 +84,8 @@ class Call:
         self.answered: set[str] = set()
         #: Nodes that showed themselves by an event while we waited.
         self.heard: set[str] = set()
+        #: Those of them that told to be ours.
+        self.ours: set[str] = set()
         #: Whether the time passed before enough nodes had answered.
         self.has_timed_out = False
         self.gate = Gate()
@@ -130,6 +133,8 @@ class Call:
                 self.heard.discard(event.hostname)
             elif len(self.heard) < MAX_NODES:
                 self.heard.add(event.hostname)
+                if isinstance(event, WorkerEvent) and event.sw_ident == OUR_IDENT:
+                    self.ours.add(event.hostname)
 
     def _take(self, reply: Reply) -> None:
         self.answered.add(reply.node)

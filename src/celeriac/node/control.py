@@ -6,10 +6,12 @@ from typing import Final, TypedDict, Unpack
 
 from celeriac.config import Settings
 from celeriac.errors import CallerError
+from celeriac.model.election import Election, Mode
 from celeriac.node.call import Callback, Caller, Destination
 from celeriac.node.clock import SharedClock
 from celeriac.node.inspect import Inspect
 from celeriac.transport.base import Connection
+from celeriac.wire.election import check_election
 
 __all__ = ["Control", "Options", "Selection"]
 
@@ -253,26 +255,41 @@ class Control:
         topic: str,
         action: object = None,
         *,
+        mode: str = Mode.ONCE,
         force: bool = False,
         timeout: float = 1.0,
     ) -> None:
         """Have the workers elect one of them, which then does ``action``.
 
-        Celery: an election among one or two workers can stop them all. So they are counted
-        first, for ``timeout`` seconds, and fewer than three raise :class:`CallerError`. Those
-        count that answer and also send a heartbeat: other nodes answer too, and elect nobody.
-        Workers that were started without gossip cannot be told apart, so have none of them.
-        ``force`` skips the count.
-        """
-        if not force:
-            electors = self._electors(timeout)
-            if len(electors) < MIN_ELECTORS:
-                raise CallerError(
-                    f"an election among fewer than {MIN_ELECTORS} workers can stop Celery's workers; "
-                    f"{len(electors)} answered: start more of them, or force it (force=True, --force)"
-                )
-        self.broadcast("election", {"id": id, "topic": topic, "action": action})
+        ``mode`` is ``once``, for one winner, or ``takeover``, where another acts if the winner dies before it
+        has acted. For a leadership that lasts there is ``app.leadership``.
 
-    def _electors(self, timeout: float) -> set[str]:
+        Celery: an election among one or two of its workers can stop them all. So those who are there are
+        counted first, for ``timeout`` seconds, and CallerError is raised if there are fewer than three of
+        Celery's and not none, or nobody at all. Those count that answer and also send a heartbeat: other
+        nodes answer too, and elect nobody. ``force`` skips the count.
+        """
+        election = Election(id, topic, action, Mode(mode))
+        check_election(election)
+        if election.mode is Mode.LEASE:
+            raise CallerError("a leadership that lasts is held by app.leadership(), without the workers")
+        if not force:
+            self._check_electors(timeout)
+        # Celery: it knows no modes, and its nodes need not be told of the usual one.
+        more = {} if election.mode is Mode.ONCE else {"mode": election.mode.value}
+        self.broadcast("election", {"id": id, "topic": topic, "action": action, **more})
+
+    def _check_electors(self, timeout: float) -> None:
         call = self._caller.ask(self._caller.request("ping"), timeout=timeout, is_listening=True)
-        return {node for answer in call.replies for node in answer if answer[node] == _PONG} & call.heard
+        answered = {node for answer in call.replies for node in answer if answer[node] == _PONG} & call.heard
+        celery = answered - call.ours
+        if not answered:
+            raise CallerError(
+                "no worker that gossips answered, so nobody would be elected: start one, or force it "
+                "(force=True, --force)"
+            )
+        if celery and len(celery) < MIN_ELECTORS:
+            raise CallerError(
+                f"an election among fewer than {MIN_ELECTORS} of Celery's workers can stop them; "
+                f"{len(celery)} answered: start more of them, or force it (force=True, --force)"
+            )

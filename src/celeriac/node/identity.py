@@ -5,8 +5,12 @@ import re
 import socket
 import time
 from functools import lru_cache
+from typing import Final
 
-__all__ = ["anonymous_name", "hours_west", "node_name"]
+__all__ = ["OUR_IDENT", "anonymous_name", "hours_west", "node_name"]
+
+#: What our workers call their software in heartbeats, as Celery's call theirs ``py-celery``.
+OUR_IDENT: Final = "py-celeriac"
 
 
 @lru_cache(maxsize=1)

@@ -32,6 +32,17 @@ class Caller(Protocol):
     ) -> "AsyncResult":
         """Send a task by its name; return its result, to wait for."""
 
+    def elect_task(
+        self,
+        signature: "Signature",
+        *,
+        id: str | None = None,  # noqa: A002
+        mode: str = "once",
+        force: bool = False,
+        timeout: float = 1.0,
+    ) -> "AsyncResult":
+        """Have workers elect one of them that sends a task; return its result, to wait for."""
+
 
 class Signature:
     """A task, what it is to be called with, and how; not yet called.
@@ -162,14 +173,33 @@ class Signature:
         **options: Unpack[CallOptions],
     ) -> "AsyncResult":
         """Send the task, with ``args`` before its own, and ``kwargs`` and options over its own."""
+        caller = self._its_caller()
+        whole = self.clone(args or (), kwargs, **options)
+        return caller.send_task(whole.task, whole.args, whole.kwargs, **whole.options)
+
+    def election(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002
+        mode: str = "once",
+        force: bool = False,
+        timeout: float = 1.0,
+    ) -> "AsyncResult":
+        """Have the workers elect one of them, which sends the task; return its result, to wait for.
+
+        The same ``id``, which else is a new one, sends the same task, once. Workers of ours only send what
+        their setting ``election_actions`` names. The rest is as in ``app.control.election``.
+        """
+        return self._its_caller().elect_task(self, id=id, mode=mode, force=force, timeout=timeout)
+
+    def _its_caller(self) -> Caller:
         if self._caller is None:
             raise CallerError(f"to call {self!r:.80}, make it with app.signature(…) or task.s(…)")
         if self.subtask_type in _SEVERAL:
             raise CallerError(
                 f"a {self.subtask_type} is several tasks, which only Celery can call: {self!r:.80}"
             )
-        whole = self.clone(args or (), kwargs, **options)
-        return self._caller.send_task(whole.task, whole.args, whole.kwargs, **whole.options)
+        return self._caller
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Signature) and self._key() == other._key()

@@ -19,7 +19,7 @@ class Arbiter(Protocol):
 
     A token is strictly higher than those of all grants before it. A call that raises NetworkError may have
     been done or not: repeat it with the same owner, and never assume. A claim of the present owner gives
-    the same token, and prolongs the lease.
+    the same token, and prolongs the lease. ``timeout`` bounds a call as a whole.
     """
 
     @property
@@ -33,19 +33,45 @@ class Arbiter(Protocol):
     def look(self) -> Level:
         """Ask the broker how it is set up, and return the level."""
 
-    def claim(self, key: str, owner: str, *, ttl: float, mode: Mode, floor: int = 0) -> Decision:
+    def claim(
+        self,
+        key: str,
+        owner: str,
+        *,
+        ttl: float,
+        mode: Mode,
+        floor: int = 0,
+        timeout: float = CALL_PATIENCE,
+    ) -> Decision:
         """Have a key granted, or learn who has it; the token is above ``floor``, the highest we know."""
 
-    def renew(self, key: str, owner: str, token: int, *, ttl: float, note: bytes | None = None) -> bool:
+    def renew(
+        self,
+        key: str,
+        owner: str,
+        token: int,
+        *,
+        ttl: float,
+        note: bytes | None = None,
+        timeout: float = CALL_PATIENCE,
+    ) -> bool:
         """Prolong a lease from now on, and leave a note for who follows; say whether it was still ours.
 
         The note is left in the same step, and outlives the lease.
         """
 
-    def finish(self, key: str, owner: str, token: int, *, is_failed: bool = False) -> bool:
+    def finish(
+        self,
+        key: str,
+        owner: str,
+        token: int,
+        *,
+        is_failed: bool = False,
+        timeout: float = CALL_PATIENCE,
+    ) -> bool:
         """Note that what was to be done is done: nobody is granted it for ``election_retain`` seconds."""
 
-    def release(self, key: str, owner: str, token: int) -> bool:
+    def release(self, key: str, owner: str, token: int, *, timeout: float = CALL_PATIENCE) -> bool:
         """Let others have a key; say whether it was still ours. Of mode ``once`` it never is let go."""
 
     def read(self, key: str) -> Record | None:

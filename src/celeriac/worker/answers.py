@@ -14,6 +14,7 @@ from celeriac.node.revoked import SharedRevokedSet
 from celeriac.node.task_options import OPTION_NAMES
 from celeriac.worker.argument import ids_of
 from celeriac.worker.assignment import Assignment, Desk, Stage
+from celeriac.worker.elector import Elector
 from celeriac.worker.pool.base import Pool
 from celeriac.worker.steps.tasks import TasksStep
 
@@ -42,6 +43,7 @@ class Answers:
         revoked: SharedRevokedSet,
         pool: Pool,
         tasks: TasksStep,
+        elector: Elector,
         registered: Mapping[str, object],
     ) -> None:
         self._settings = settings
@@ -50,6 +52,7 @@ class Answers:
         self._revoked = revoked
         self._pool = pool
         self._tasks = tasks
+        self._elector = elector
         self._registered = registered
 
     def handlers(self) -> dict[str, Handler]:
@@ -138,6 +141,7 @@ class Answers:
             "total": dict(self._desk.begun),
             "pool": self._pool.info(),
             "prefetch_count": self._tasks.prefetch,
+            "elections": self._elector.stats(),
         }
 
     def _info(self, assignment: Assignment) -> dict[str, Any]:

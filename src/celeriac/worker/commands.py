@@ -6,11 +6,13 @@ from time import monotonic
 from typing import Final
 
 from celeriac.config import Settings
-from celeriac.errors import CallerError
+from celeriac.errors import CallerError, PeerError
 from celeriac.node.mailbox import Handler
 from celeriac.node.revoked import SharedRevokedSet
+from celeriac.wire.election import read_election
 from celeriac.worker.argument import count_of, ids_of, queue_name_of, seconds_of, signal_of
 from celeriac.worker.assignment import Desk, Stage
+from celeriac.worker.elector import Elector
 from celeriac.worker.intake import Intake
 from celeriac.worker.pool.base import Pool
 from celeriac.worker.steps.events import EventsStep
@@ -22,7 +24,8 @@ __all__ = ["OPEN_COMMANDS", "Commands"]
 logger = logging.getLogger(__name__)
 
 #: Whoever reaches the broker may have these of a worker: a hello can revoke tasks too.
-OPEN_COMMANDS: Final = frozenset({"heartbeat", "revoke"})
+#: What an election may start is named in ``election_actions``, by default nothing.
+OPEN_COMMANDS: Final = frozenset({"heartbeat", "revoke", "election"})
 
 
 class Commands:
@@ -43,6 +46,7 @@ class Commands:
         tasks: TasksStep,
         heart: HeartStep,
         events: EventsStep,
+        elector: Elector,
         registered: Mapping[str, object],
     ) -> None:
         self._stop = stop
@@ -54,12 +58,14 @@ class Commands:
         self._tasks = tasks
         self._heart = heart
         self._events = events
+        self._elector = elector
         self._registered = registered
 
     def handlers(self) -> dict[str, Handler]:
         """Return what to call for each command."""
         return {
             "heartbeat": self.heartbeat,
+            "election": self.election,
             "revoke": self.revoke,
             "terminate": self.terminate,
             "rate_limit": self.rate_limit,
@@ -76,6 +82,14 @@ class Commands:
     def heartbeat(self, **_: object) -> None:
         """Send a heartbeat now."""
         self._heart.beat()
+
+    def election(self, **fields: object) -> None:
+        """Take part in an election, if we may act in it. Celery: nobody replies to it."""
+        try:
+            election = read_election(fields)
+        except PeerError:
+            raise CallerError("an election has an id, a topic, and an action of up to 16 KiB") from None
+        self._elector.join(election, monotonic())
 
     def revoke(
         self, task_id: object = (), terminate: object = False, signal: object = "SIGTERM", **_: object

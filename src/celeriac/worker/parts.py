@@ -9,15 +9,19 @@ from celeriac.node.backend import Backend
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.node.election import TASK_TOPIC
 from celeriac.node.mailbox import Mailbox
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.node.sender import TaskSender
 from celeriac.node.task import Task
+from celeriac.transport.arbiter import Arbiter
 from celeriac.transport.base import Connection
 from celeriac.worker.answers import OPEN_QUESTIONS, Answers
 from celeriac.worker.assignment import Desk
 from celeriac.worker.chord import Chords
 from celeriac.worker.commands import OPEN_COMMANDS, Commands
+from celeriac.worker.election_task import ElectedTask
+from celeriac.worker.elector import Elector
 from celeriac.worker.finisher import Finisher
 from celeriac.worker.graph import Graph
 from celeriac.worker.intake import Intake
@@ -31,6 +35,7 @@ from celeriac.worker.steps.heart import HeartStep
 from celeriac.worker.steps.mingle import MingleStep
 from celeriac.worker.steps.pool import FinisherStep, PoolStep
 from celeriac.worker.steps.tasks import TasksStep
+from celeriac.worker.teller import Teller
 
 __all__ = ["Choices", "Parts", "Surroundings"]
 
@@ -54,6 +59,8 @@ class Surroundings(NamedTuple):
     #: None keeps no results.
     backend: Backend | None
     tasks: Mapping[str, Task]
+    #: Who decides elections.
+    arbiter: Callable[[], Arbiter]
 
 
 class Choices(NamedTuple):
@@ -84,6 +91,7 @@ class Parts:
         self.connection = ConnectionStep(place.connect)
         self.events = EventsStep(place.dispatcher)
         self.mingle, self.gossip, self.heart = self._cluster_steps(choices)
+        self.elector = self.gossip.elector = self._elector()
         self.tasks = TasksStep(
             place.connect,
             settings=settings,
@@ -150,6 +158,24 @@ class Parts:
         )
         return mingle, gossip, heart
 
+    def _elector(self) -> Elector:
+        place, gossip = self._place, self.gossip
+        elected = ElectedTask(place.sender, settings=place.settings, tasks=place.tasks, origin=place.hostname)
+        gossip.election_handlers[TASK_TOPIC] = elected.send
+        return Elector(
+            settings=place.settings,
+            hostname=place.hostname,
+            pid=os.getpid(),
+            arbiter=place.arbiter,
+            teller=Teller(place.dispatcher),
+            wake=self.connection.wake,
+            alive=gossip.peers,
+            has_celery=gossip.has_celery,
+            handlers=gossip.election_handlers,
+            refusal=elected.refusal,
+            is_enabled=gossip.is_enabled,
+        )
+
     def _chords(self) -> Chords | None:
         place = self._place
         if place.backend is None:
@@ -179,6 +205,7 @@ class Parts:
             revoked=self.revoked,
             pool=self.pool,
             tasks=self.tasks,
+            elector=self.elector,
             registered=self._place.tasks,
         )
         commands = Commands(
@@ -191,6 +218,7 @@ class Parts:
             tasks=self.tasks,
             heart=self.heart,
             events=self.events,
+            elector=self.elector,
             registered=self._place.tasks,
         )
         return Mailbox(

@@ -30,6 +30,8 @@ _SAVE_INTERVAL: Final = 30.0
 _PATIENCE: Final = 30.0
 #: How long tasks that a cold stop broke off may take to get back to their queues.
 _GIVE_BACK_PATIENCE: Final = 5.0
+#: How long what an election was won for may take to end.
+_ELECTION_PATIENCE: Final = 5.0
 #: How often to look whether to stop, while the broker is away from the start.
 _LOOK_EVERY: Final = 0.1
 
@@ -147,10 +149,18 @@ class Worker:
                 self._pause(backoff.next())
             else:
                 self._cluster.start()
+                self._tell_level()
                 self._ready.set()
                 logger.info("%s ready.", self.hostname)
                 return True
         return False
+
+    def _tell_level(self) -> None:
+        # Only where elections are wanted: to ask can make a stream at the broker.
+        if self.gossip.is_enabled and (
+            self.settings.election_actions or len(self.gossip.election_handlers) > 1
+        ):
+            self.parts.elector.look()
 
     def _pause(self, seconds: float) -> None:
         until = monotonic() + seconds
@@ -209,6 +219,8 @@ class Worker:
             logger.error("%d tasks were broken off and lost (%s): %s", len(broken), ids, error)  # noqa: TRY400
 
     def _end(self) -> None:
+        # While the thread still turns that hears what came of it.
+        self.parts.elector.close(0.0 if self._stops_now else _ELECTION_PATIENCE)
         self._cluster.stop()
         # Before the events go: results that wait are stored and told.
         self.parts.finisher.stop(_GIVE_BACK_PATIENCE if self._stops_now else _PATIENCE)

@@ -133,6 +133,7 @@ class Site:
             sender=app._sender,
             backend=None if app.conf.result_backend is None else app.backend,
             tasks=app.tasks,
+            arbiter=lambda: app.arbiter,
         )
         return Worker(place, Choices(**{"task_events": True, **choices}), pool or self.pool)
 

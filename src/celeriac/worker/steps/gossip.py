@@ -20,14 +20,19 @@ from celeriac.core.membership import (
     Suspected,
 )
 from celeriac.errors import PeerError
+from celeriac.model.election import Election, Mode
 from celeriac.model.message import Message
 from celeriac.node.clock import SharedClock
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.node.identity import OUR_IDENT
 from celeriac.node.state import State
 from celeriac.wire.control import Request, encode_request
+from celeriac.wire.election import candidate_name
 from celeriac.wire.envelope import body_of
 from celeriac.wire.event import Gate
 from celeriac.wire.names import WORKER_EVENTS, control_exchange, event_exchange, event_queue
+from celeriac.worker.elector import Elector
+from celeriac.worker.elector import Handler as ElectionHandler
 from celeriac.worker.graph import Step
 from celeriac.worker.steps.connection import ConnectionStep
 from celeriac.worker.teller import Teller
@@ -52,7 +57,9 @@ class GossipStep(Step):
     """Listens to the events of workers, and tells who joins, leaves and is lost.
 
     ``on_node_join``, ``on_node_leave`` and ``on_node_lost`` are lists of handlers, called with the
-    member in the thread that listens; one that raises harms no other.
+    member in the thread that listens; one that raises harms no other. ``election_handlers`` says, by
+    topic, what is done by the node that wins an election: it is called with the action and a
+    :class:`~celeriac.worker.mandate.Mandate`, in a thread of its own.
     """
 
     name: ClassVar = "gossip"
@@ -77,6 +84,9 @@ class GossipStep(Step):
         self.on_node_join: list[Handler] = []
         self.on_node_leave: list[Handler] = []
         self.on_node_lost: list[Handler] = []
+        self.election_handlers: dict[str, ElectionHandler] = {}
+        #: Who holds the elections; set before anything is heard.
+        self.elector: Elector
         #: What the workers say of themselves.
         self.state = State(max_workers_in_memory=settings.max_workers_in_memory)
         self.membership = Membership(hostname, pid=pid, freq=heartbeat_interval, now=monotonic())
@@ -121,6 +131,26 @@ class GossipStep(Step):
             effects = self.state.freeze_while(self._gossip.receive, event, now, received_at=received_at)
             self._carry_out(effects)
 
+    def election(
+        self,
+        id: str,  # noqa: A002  (Celery's name)
+        topic: str,
+        action: object = None,
+        *,
+        mode: Mode = Mode.ONCE,
+    ) -> None:
+        """Have this node stand in an election; ``app.control.election`` has all nodes stand."""
+        self.elector.stand(Election(id, topic, action, Mode(mode)))
+
+    def peers(self) -> list[str]:
+        """Return the other nodes that are there, as candidates are called."""
+        return [candidate_name(each.hostname, each.pid) for each in self.membership.alive()[1:]]
+
+    def has_celery(self) -> bool:
+        """Say whether one of them is a worker of Celery."""
+        known = (self.state.workers.get(each.hostname) for each in self.membership.alive()[1:])
+        return any(each is not None and each.sw_ident not in (None, OUR_IDENT) for each in known)
+
     def beat(self, clock: int, now: float) -> None:
         """Note that a heartbeat of our own leaves, with a stamp not before this."""
         if self.is_enabled:
@@ -136,7 +166,7 @@ class GossipStep(Step):
         if now >= self._tells_at:
             self._tells_at = now + self.interval
             self._tell()
-        return self._looks_at
+        return min(self._looks_at, self.elector.tick(now))
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -155,8 +185,8 @@ class GossipStep(Step):
                     self._look_for(effect)
                 case Refuted():
                     logger.info("Node %s is there after all", effect.hostname)
-                case ElectionHeard():
-                    pass  # heard as a sign of life; who stands in elections is not for gossip to say
+                case ElectionHeard(event):
+                    self.elector.receive(event, monotonic())
 
     def _look_for(self, suspected: Suspected) -> None:
         """Ask a suspect for a sign of life, and tell the others."""

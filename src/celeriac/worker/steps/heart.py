@@ -7,6 +7,7 @@ from time import monotonic
 from typing import ClassVar
 
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.node.identity import OUR_IDENT
 from celeriac.worker.assignment import Desk, Stage
 from celeriac.worker.graph import Step
 from celeriac.worker.teller import Teller
@@ -83,7 +84,7 @@ class HeartStep(Step):
             active=len(self._desk.all(Stage.ACTIVE)),
             processed=self._desk.begun.total(),
             loadavg=[round(load, 2) for load in os.getloadavg()],
-            sw_ident="py-celeriac",
+            sw_ident=OUR_IDENT,
             sw_ver=self._version,
             sw_sys=platform.system(),
         )

@@ -1,0 +1,215 @@
+"""Leadership that lasts: one process of many leads, for as long as it renews its lease."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import wraps
+from time import monotonic
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from uuid import uuid4
+
+from celeriac.errors import CallerError
+from celeriac.model.election import Level
+from celeriac.node.term import Term, lease_key
+from celeriac.transport.arbiter import MAX_KEY_CHARS, Arbiter
+
+__all__ = ["DEFAULT_TTL", "Leadership", "elected"]
+
+logger = logging.getLogger(__name__)
+
+#: Long enough for a pause of a busy machine, short enough for who waits.
+DEFAULT_TTL: Final = 15.0
+#: Shorter, and a slow answer of the arbiter would end it.
+MIN_TTL: Final = 0.5
+
+_Parameters = ParamSpec("_Parameters")
+_T = TypeVar("_T")
+
+
+class Leadership:
+    """One of all that ask for the same name leads; with the arbiter of the app, and no worker needed.
+
+    As a context manager, plain or asynchronous, it waits until this process leads, and gives the
+    leadership up at the end. What is to be done by one at a time asks :meth:`is_leader` first, at
+    each step: no lease can keep a process that slept from waking up late. Only who takes what leaders write
+    can, by refusing a :attr:`token` that is lower than one it has seen.
+
+    A leadership that was lost stays lost until it is entered again. ``on_step_down`` is called with a
+    reason, in another thread, before others may lead; it has 5 seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        arbiter: Callable[[], Arbiter],
+        hostname: str,
+        min_level: Level,
+        ttl: float = DEFAULT_TTL,
+        on_step_down: Callable[[str], object] | None = None,
+    ) -> None:
+        if not name or not name.isprintable() or len(lease_key(name)) > MAX_KEY_CHARS:
+            raise CallerError("a leadership is named by a printable text of up to 190 characters")
+        if not ttl >= MIN_TTL:
+            raise CallerError(f"ttl is {ttl!r}: give a number of seconds of at least {MIN_TTL}")
+        self.name = name
+        self.ttl = float(ttl)
+        self.hostname = hostname
+        self._arbiter = arbiter
+        self._min_level = min_level
+        self._on_step_down = on_step_down
+        self._term: Term | None = None
+        self._pid = 0
+
+    def __repr__(self) -> str:
+        state = f"leads with token {self.token}" if self.is_leader() else "does not lead"
+        return f"<Leadership {self.name!r}: {self.hostname} {state}>"
+
+    # -- what a leader asks
+
+    def is_leader(self) -> bool:
+        """Say whether this process leads at this very moment: by the clock, whatever it has heard."""
+        # A forked child leads nothing: its parent does.
+        return self._term is not None and self._pid == os.getpid() and self._term.is_leader(monotonic())
+
+    def time_left(self) -> float:
+        """Return for how many seconds it leads if nothing is renewed; 0 if it does not."""
+        return max(0.0, self._term.deadline - monotonic()) if self._term and self.is_leader() else 0.0
+
+    @property
+    def token(self) -> int:
+        """Higher than that of every leader before; 0 before the first time, or where none is given."""
+        return self._term.token if self._term is not None else 0
+
+    @property
+    def level(self) -> Level:
+        """How far the promise of one leader holds."""
+        return self._arbiter().level
+
+    @property
+    def note(self) -> bytes:
+        """What the last leader left that left something, ourselves included."""
+        return self._term.note if self._term is not None else b""
+
+    def leave_note(self, note: bytes) -> bool:
+        """Leave something for the leaders after us, in one step with renewing the lease.
+
+        Says whether it was ours to leave; if not, it is not left. NetworkError says that it may be left
+        or not: to leave the same once more is right.
+        """
+        return self._term is not None and self.is_leader() and self._term.leave_note(note)
+
+    # -- to lead, and to lead no more
+
+    def elect(self, timeout: float | None = None) -> bool:
+        """Wait until this process leads, and say whether it does.
+
+        After ``timeout`` seconds it is given up; 0 asks once. Raises ImproperlyConfigured if the level is
+        too low, AccessRefused if we may not ask, and with a timeout ConnectionLost if nobody could be asked.
+        """
+        term = self._begin(tries_once=timeout == 0)
+        try:
+            return term.elected.result(timeout or None)
+        except FutureTimeoutError:
+            self.resign()
+            term.raise_trouble()
+            return False
+        except BaseException:
+            self.resign()
+            raise
+
+    async def elect_async(self, timeout: float | None = None) -> bool:
+        """Wait as :meth:`elect` does, without blocking the loop; to cancel it gives it up."""
+        term = self._begin(tries_once=timeout == 0)
+        try:
+            # Shielded: to cancel this wait must not cancel what others look at.
+            elected = asyncio.shield(asyncio.wrap_future(term.elected))
+            return await asyncio.wait_for(elected, timeout or None)
+        except TimeoutError:
+            await self.resign_async()
+            term.raise_trouble()
+            return False
+        except BaseException:
+            term.resign()
+            raise
+
+    def resign(self) -> None:
+        """Lead no more, and let others; on return they can, or the arbiter could not be told in time."""
+        ended = self._end()
+        if ended is not None:
+            ended.result()
+
+    async def resign_async(self) -> None:
+        """Resign as :meth:`resign` does, without blocking the loop."""
+        ended = self._end()
+        if ended is not None:
+            await asyncio.shield(asyncio.wrap_future(ended))
+
+    def __enter__(self) -> Self:
+        self.elect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.resign()
+
+    async def __aenter__(self) -> Self:
+        await self.elect_async()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.resign_async()
+
+    def _begin(self, *, tries_once: bool) -> Term:
+        if self._term is not None and self._pid == os.getpid() and not self._term.ended.done():
+            raise CallerError(
+                f"the leadership {self.name!r} is entered already: make another to enter it twice"
+            )
+        self._pid = os.getpid()
+        self._term = Term(
+            self.name,
+            # By boot and by entry: nobody resumes what another began.
+            owner=f"{self.hostname}.{self._pid}.{uuid4().hex[:12]}",
+            arbiter=self._arbiter(),
+            min_level=self._min_level,
+            ttl=self.ttl,
+            tries_once=tries_once,
+            on_step_down=self._on_step_down,
+        )
+        self._term.start()
+        return self._term
+
+    def _end(self) -> "Future[None] | None":
+        if self._term is None or self._pid != os.getpid():
+            return None
+        self._term.resign()
+        return self._term.ended
+
+
+def elected(
+    make: Callable[[], Leadership], function: Callable[Concatenate[Leadership, _Parameters], _T]
+) -> Callable[_Parameters, _T | None]:
+    """Return a function that runs only in the process that is elected, as leader, and is None elsewhere.
+
+    The function gets the leadership before its own arguments.
+    """
+
+    @wraps(function)
+    def run_if_elected(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Any:
+        leader = make()
+        if not leader.elect(timeout=0):
+            logger.info("Another process leads %r; %s is not run here.", leader.name, function.__name__)
+            return None
+        try:
+            return function(leader, *args, **kwargs)
+        finally:
+            leader.resign()
+
+    return run_if_elected

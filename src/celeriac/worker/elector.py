@@ -1,0 +1,306 @@
+"""A worker's part in elections: what the rules want is said, asked and done here."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
+from queue import SimpleQueue
+from random import random
+from time import monotonic, sleep
+from typing import Final
+from uuid import uuid4
+
+from celeriac.config import Settings
+from celeriac.core.election_effect import (
+    Acknowledge,
+    Act,
+    Announce,
+    Claim,
+    Effect,
+    Ended,
+    Finish,
+    Nominate,
+    Phase,
+    Release,
+    Renew,
+    Request,
+    Resign,
+    StepDown,
+)
+from celeriac.core.election_rules import Rules
+from celeriac.core.elections import Elections
+from celeriac.errors import CeleriacError, NetworkError, PeerError
+from celeriac.model.election import Answer, Elect, Elected, Election, Level, Mode, Resigned
+from celeriac.model.events import Event
+from celeriac.transport.arbiter import Arbiter
+from celeriac.wire.election import (
+    ACK_EVENT,
+    ELECT_EVENT,
+    ELECTED_EVENT,
+    RESIGN_EVENT,
+    ack_fields,
+    candidate_name,
+    check_election,
+    elect_fields,
+    elected_fields,
+    read_message,
+    resign_fields,
+)
+from celeriac.worker.crew import Crew
+from celeriac.worker.mandate import Mandate
+from celeriac.worker.teller import Teller
+
+__all__ = ["Elector", "Handler", "election_key"]
+
+logger = logging.getLogger(__name__)
+
+#: What acts for a topic: it is called with the action and the mandate.
+Handler = Callable[[object, Mandate], object]
+
+#: Threads that ask the arbiter, and that act: one that hangs must not keep all elections waiting.
+_ASKERS, _ACTORS = 2, 8
+#: Between two lines of log of one kind: whoever reaches the broker can call elections.
+_LOG_INTERVAL: Final = 60.0
+#: Kinds of those that are told apart.
+_MAX_KINDS: Final = 1000
+_LOOK_EVERY: Final = 0.02
+#: Where what we do for an election is not over.
+_BUSY: Final = frozenset({Phase.ACTING, Phase.FINISHING, Phase.RELEASING, Phase.STEPPING_DOWN})
+
+
+def election_key(id: str) -> str:  # noqa: A002
+    """Return the key of an election at the arbiter."""
+    return f"election/{id}"
+
+
+class Elector:
+    """Holds a worker's elections, in the thread that hears other nodes.
+
+    ``handlers`` are what acts, by topic; why one may not, when another node called the election, says
+    ``refusal``. What is asked of the arbiter, and what handlers do, is done in other threads, which come
+    back by ``wake``.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        hostname: str,
+        pid: int,
+        arbiter: Callable[[], Arbiter],
+        teller: Teller,
+        wake: Callable[[], object],
+        alive: Callable[[], list[str]],
+        has_celery: Callable[[], bool],
+        handlers: Mapping[str, Handler],
+        refusal: Callable[[Election], str],
+        is_enabled: bool = True,
+    ) -> None:
+        self.hostname = hostname
+        self.owner = f"{candidate_name(hostname, pid)}.{uuid4().hex[:12]}"
+        self._settings = settings
+        self._min_level = Level[settings.election_min_level]
+        self._arbiter = arbiter
+        self._teller = teller
+        self._wake = wake
+        self._handlers = handlers
+        self._refusal = refusal
+        rules = Rules(
+            candidate_name(hostname, pid),
+            self.owner,
+            random,
+            alive=alive,
+            has_celery=has_celery,
+            acts_beside_celery=self._min_level is Level.L0,
+        )
+        #: What the rules know; for the thread that hears other nodes.
+        self.elections = Elections(rules, ttl=settings.election_ttl, may_act=self._may_act)
+        self._inbox: SimpleQueue[Callable[[float], list[Effect]]] = SimpleQueue()
+        self._askers = Crew("celeriac-arbiter", _ASKERS)
+        self._actors = Crew("celeriac-election", _ACTORS)
+        self._logged_at: OrderedDict[str, float] = OrderedDict()
+        self._is_enabled = is_enabled
+        self._is_closing = False
+
+    # -- from any thread
+
+    def stand(self, election: Election) -> None:
+        """Have this node stand, in an election of its own; others that hear of it do not."""
+        check_election(election)
+        self._call(lambda now: self.elections.stand(election, now))
+
+    def look(self) -> None:
+        """Find out the level in force, aside, and write it to the log."""
+        self._askers.put(self._look)
+
+    def close(self, timeout: float) -> None:
+        """Begin nothing more, and wait for what is being done, while the other thread still turns."""
+        self._is_closing = True
+        until = monotonic() + timeout
+        while monotonic() < until and any(each.phase in _BUSY for each in list(self.elections.all.values())):
+            sleep(_LOOK_EVERY)
+        self._askers.close()
+        self._actors.close()
+
+    # -- from the thread that hears other nodes
+
+    def join(self, election: Election, now: float) -> None:
+        """Take part in an election that somebody called, if we may act in it."""
+        if self._is_closing:
+            return
+        if not self._is_enabled:
+            self._log("gossip", "This node runs without gossip, and takes part in no election.")
+            return
+        if election.mode is Mode.LEASE:
+            self._log("lease", "An election in mode lease is no election of workers: use app.leadership().")
+            return
+        self._carry_out(self.elections.join(election, now))
+
+    def receive(self, event: Event, now: float) -> None:
+        """Take what a node says of an election, ourselves included."""
+        try:
+            message = read_message(event)
+        except PeerError:
+            self._log("unreadable", "What %.100r says of an election cannot be read.", event.hostname)
+            return
+        if isinstance(message, Elect) and not message.is_ours and self._settings.election_mixed == "refuse":
+            return
+        self._carry_out(self.elections.receive(message, now))
+
+    def tick(self, now: float) -> float:
+        """Do what is due, and take what came back from other threads; return when to look again."""
+        while not self._inbox.empty():
+            self._carry_out(self._inbox.get()(monotonic()))
+        self._carry_out(self.elections.tick(now))
+        return self.elections.due_at()
+
+    def stats(self) -> dict[str, object]:
+        """Return what ``stats`` tells of elections."""
+        phases = [each.phase.value for each in list(self.elections.all.values())]
+        return {
+            "min-level": self._min_level.name,
+            "phases": {phase: phases.count(phase) for phase in sorted(set(phases))},
+            "mixed": self.elections.mixed,
+            "turned-away": self.elections.turned_away,
+        }
+
+    # -- what the rules want
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Claim() | Renew() | Finish() | Release():
+                    self._askers.put(partial(self._ask, effect))
+                case Act():
+                    self._act(effect)
+                case StepDown(id_):
+                    self._call(partial(self.elections.stepped_down, id_))
+                case Ended(id_, phase, reason):
+                    logger.info("Election %s is over here (%s): %s.", id_, phase.value, reason)
+                case _:
+                    self._tell(effect)
+
+    def _tell(self, effect: Nominate | Acknowledge | Announce | Resign) -> None:
+        match effect:
+            case Nominate(election):
+                self._teller.tell(ELECT_EVENT, **elect_fields(election, owner=self.owner))
+            case Acknowledge(id_, candidate, known):
+                self._teller.tell(ACK_EVENT, **ack_fields(id_, candidate=candidate, known=known))
+            case Announce(id_, token, expires_in):
+                elected = Elected(id_, self.owner, token, expires_in)
+                self._teller.tell(ELECTED_EVENT, **elected_fields(elected, winner=self.hostname))
+            case Resign(id_, token):
+                self._teller.tell(RESIGN_EVENT, **resign_fields(Resigned(id_, self.owner, token)))
+
+    def _may_act(self, election: Election) -> bool:
+        refusal = (
+            f"there is no handler for topic {election.topic!r:.100} (gossip.election_handlers)"
+            if election.topic not in self._handlers
+            else self._refusal(election)
+        )
+        if refusal:
+            self._log(refusal, "This node does not act in election %.100r: %s.", election.id, refusal)
+        return not refusal
+
+    # -- what is done in other threads
+
+    def _act(self, act: Act) -> None:
+        election = act.election
+        candidacy = self.elections.all[election.id]
+        level = Level.L0 if candidacy.candidates.has_celery else self._arbiter().level
+        mandate = Mandate(election, act.token, level, lambda: candidacy.deadline)
+        logger.info("This node won election %s on %s (token %d).", election.id, election.topic, act.token)
+        self._actors.put(lambda: self._do(election, mandate))
+
+    def _do(self, election: Election, mandate: Mandate) -> None:
+        is_failed = False
+        try:
+            self._handlers[election.topic](election.action, mandate)
+        except Exception:  # a handler is the user's own
+            is_failed = True
+            logger.exception("What was elected for (%s, %s) failed.", election.id, election.topic)
+        self._call(lambda now: self.elections.acted(election.id, now, is_failed=is_failed))
+
+    def _ask(self, request: Request) -> None:
+        answer: Answer = None
+        try:
+            answer = self._answer(request)
+        except NetworkError as error:
+            self._log("arbiter", "The arbiter of elections cannot be asked: %s", error)
+        except CeleriacError as error:
+            logger.error("The arbiter of elections cannot be used: %s", error)  # noqa: TRY400
+            self._call(lambda now: self.elections.resign(request.id, now))
+        except Exception:
+            logger.exception("Asking the arbiter failed.")
+        self._call(lambda now: self.elections.answer(request.id, answer, now))
+
+    def _answer(self, request: Request) -> Answer:
+        arbiter, key, owner = self._arbiter(), election_key(request.id), self.owner
+        match request:
+            case Claim(id_, mode, ttl, floor):
+                if arbiter.look() < self._min_level:
+                    self._log(
+                        "level",
+                        "Elections here are of level %s, below election_min_level (%s), so nobody acts: %s",
+                        arbiter.level.name,
+                        self._min_level.name,
+                        arbiter.reason,
+                    )
+                    self._call(lambda now: self.elections.resign(id_, now))
+                    return None
+                return arbiter.claim(key, owner, ttl=ttl, mode=mode, floor=floor)
+            case Renew(_, token, ttl):
+                return arbiter.renew(key, owner, token, ttl=ttl)
+            case Finish(_, token, is_failed):
+                return arbiter.finish(key, owner, token, is_failed=is_failed)
+            case Release(_, token):
+                return arbiter.release(key, owner, token)
+
+    def _look(self) -> None:
+        try:
+            arbiter = self._arbiter()
+            level = arbiter.look()
+        except CeleriacError as error:
+            logger.warning("The level of elections is not known: %s", error)
+            return
+        log = logger.info if level >= self._min_level else logger.warning
+        log(
+            "Elections are of level %s (election_min_level %s): %s",
+            level.name,
+            self._min_level.name,
+            arbiter.reason,
+        )
+
+    def _call(self, act: Callable[[float], list[Effect]]) -> None:
+        """Have the thread that hears other nodes do something."""
+        self._inbox.put(act)
+        self._wake()
+
+    def _log(self, kind: str, text: str, *arguments: object) -> None:
+        now = monotonic()
+        if now - self._logged_at.get(kind, -inf) >= _LOG_INTERVAL:
+            self._logged_at[kind] = now
+            if len(self._logged_at) > _MAX_KINDS:
+                self._logged_at.popitem(last=False)
+            logger.warning(text, *arguments)
