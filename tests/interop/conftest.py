@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hiredis
+import msgspec
 import pytest
 
+import celeriac
 from celeriac.app import Celeriac
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
@@ -16,6 +19,17 @@ from tests.console import Console
 from tests.live import PEER_APP, PEERS, peer
 
 BROKERS = ("redis", "amqp")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to be put on the path of peers, which have Celery and no Celeriac: that, and what it needs."""
+    folder = tmp_path_factory.mktemp("library")
+    for module in (celeriac, msgspec, hiredis):
+        assert module.__file__ is not None
+        place = Path(module.__file__).parent
+        (folder / place.name).symlink_to(place)
+    return folder
 
 
 @dataclass(frozen=True)

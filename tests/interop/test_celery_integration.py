@@ -1,8 +1,4 @@
-"""Our detector in a real worker of Celery: it sees joins, farewells and kill -9, and harms nothing.
-
-The environments of the peers have Celery and no Celeriac. So a folder with nothing but Celeriac and what it
-needs beyond Celery is put on their path.
-"""
+"""Our detector in a real worker of Celery: it sees joins, farewells and kill -9, and harms nothing."""
 
 import json
 import subprocess
@@ -12,11 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hiredis
-import msgspec
 import pytest
 
-import celeriac
 from celeriac.app import Celeriac
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
@@ -65,17 +58,6 @@ class Cluster:
         assert wait_until(is_so, patience=PATIENCE), self.members()
         told: dict[str, Any] = self.members()[worker.hostname]
         return told
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to be put on the path: Celeriac, and what it needs beyond Celery."""
-    folder = tmp_path_factory.mktemp("library")
-    for module in (celeriac, msgspec, hiredis):
-        assert module.__file__ is not None
-        place = Path(module.__file__).parent
-        (folder / place.name).symlink_to(place)
-    return folder
 
 
 @pytest.fixture(scope="module", params=PEERS)

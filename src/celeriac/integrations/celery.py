@@ -12,7 +12,7 @@ Whatever goes wrong in here stays in here: Celery never sees an exception of our
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from time import monotonic, time
 from typing import Any, Final
@@ -37,16 +37,29 @@ __all__ = ["COMMAND", "Observer", "install"]
 
 #: The control command that tells the members.
 COMMAND: Final = "celeriac_members"
+#: Set on an app whose elections are ours.
+_MARK: Final = "_celeriac_holds_elections"
 #: Between two lines of log about faults of our own: a flood of them is no flood of log.
 _LOG_INTERVAL: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
 
-def install(app: Any) -> None:
-    """Add the detector to the workers of a Celery app; to do so twice is to do it once."""
+def install(app: Any, *, election_actions: Sequence[str] = (), **settings: Any) -> None:
+    """Add the detector to the workers of a Celery app; to do so twice is to do it once.
+
+    With ``election_actions``, the tasks that elections may start (``["shop.*"]``, ``["*"]``), the elections
+    of those workers are decided by an arbiter too: by Celeriac's settings ``election_…``, of which
+    ``settings`` may give others. All workers of the cluster should have it: those that have not decide
+    by themselves.
+    """
     app.steps["consumer"].add(MembersStep)
     inspect_command(name=COMMAND, help="Who is there, as Celeriac's detector has it.")(_tell_members)
+    if election_actions and not getattr(app, _MARK, False):
+        from celeriac.integrations.celery_election import election_step  # noqa: PLC0415 - only who elects
+
+        app.steps["consumer"].add(election_step({**settings, "election_actions": tuple(election_actions)}))
+        setattr(app, _MARK, True)
 
 
 class Observer:

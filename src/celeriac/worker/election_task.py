@@ -1,17 +1,13 @@
 """The topic ``task`` of elections: the winner sends one task."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
-from celeriac.config import Settings
 from celeriac.errors import CallerError, PeerError
 from celeriac.model.election import Election
 from celeriac.model.signature import TaskSignature
 from celeriac.node.election import FENCING_HEADER, TASK_TOPIC, elected_task_id
-from celeriac.node.posting import posting_for
-from celeriac.node.sender import TaskSender
-from celeriac.node.task import Task
 from celeriac.wire.signature import read_signature
 from celeriac.worker.mandate import Mandate
 
@@ -27,25 +23,24 @@ _OPTIONS: Final = frozenset(
 
 
 class ElectedTask:
-    """Sends the task of an election, under one id whoever sends it, with the token in a header."""
+    """Has the task of an election sent, under one id whoever sends it, with the token in a header.
 
-    def __init__(
-        self, sender: TaskSender, *, settings: Settings, tasks: Mapping[str, Task], origin: str
-    ) -> None:
-        self._sender = sender
-        self._settings = settings
-        self._tasks = tasks
-        self._origin = origin
+    ``actions`` are the names, or patterns of names, of tasks that other nodes may have sent.
+    """
+
+    def __init__(self, send: Callable[[TaskSignature], object], *, actions: Sequence[str]) -> None:
+        self._send = send
+        self._actions = actions
 
     def refusal(self, election: Election) -> str:
-        """Say why another node may not start this here; empty if it may."""
+        """Say why another node may not have this sent; empty if it may."""
         if election.topic != TASK_TOPIC:
             return ""  # who added the handler of another topic allows it
         try:
             signature = _read(election.action)
         except PeerError:
             return "its action is no signature of a single task"
-        if not any(fnmatchcase(signature.task, pattern) for pattern in self._settings.election_actions):
+        if not any(fnmatchcase(signature.task, pattern) for pattern in self._actions):
             return f"task {signature.task} is not named in election_actions"
         return ""
 
@@ -57,21 +52,12 @@ class ElectedTask:
             raise CallerError(
                 "the action of an election on 'task' is the signature of a single task"
             ) from None
-        task_id = signature.options.get("task_id") or elected_task_id(mandate.id)
-        options: Any = {name: value for name, value in signature.options.items() if name in _OPTIONS}
-        options |= {"task_id": task_id, "headers": {FENCING_HEADER: mandate.token}}
-        posting = posting_for(
-            signature.task,
-            signature.args,
-            signature.kwargs,
-            options,
-            settings=self._settings,
-            task=self._tasks.get(signature.task),
-            origin=self._origin,
-        )
+        options = {name: value for name, value in signature.options.items() if name in _OPTIONS}
+        options["task_id"] = signature.options.get("task_id") or elected_task_id(mandate.id)
+        options["headers"] = {FENCING_HEADER: mandate.token}
         if not mandate.still_leader():
             raise CallerError("the time to send it is over, and another may be elected")
-        self._sender.post([posting])
+        self._send(signature._replace(options=options))
 
 
 def _read(action: object) -> TaskSignature:

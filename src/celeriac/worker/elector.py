@@ -8,7 +8,7 @@ from math import inf
 from queue import SimpleQueue
 from random import random
 from time import monotonic, sleep
-from typing import Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from celeriac.config import Settings
@@ -49,7 +49,6 @@ from celeriac.wire.election import (
 )
 from celeriac.worker.crew import Crew
 from celeriac.worker.mandate import Mandate
-from celeriac.worker.teller import Teller
 
 __all__ = ["Elector", "Handler", "election_key"]
 
@@ -74,6 +73,13 @@ def election_key(id: str) -> str:  # noqa: A002
     return f"election/{id}"
 
 
+class Tells(Protocol):
+    """Who sends events, and never raises."""
+
+    def tell(self, kind: str, /, **fields: Any) -> None:
+        """Send an event."""
+
+
 class Elector:
     """Holds a worker's elections, in the thread that hears other nodes.
 
@@ -89,7 +95,7 @@ class Elector:
         hostname: str,
         pid: int,
         arbiter: Callable[[], Arbiter],
-        teller: Teller,
+        teller: Tells,
         wake: Callable[[], object],
         alive: Callable[[], list[str]],
         has_celery: Callable[[], bool],

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from celeriac.config import Settings
+from celeriac.model.signature import TaskSignature
 from celeriac.node.backend import Backend
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.election import TASK_TOPIC
 from celeriac.node.mailbox import Mailbox
+from celeriac.node.posting import posting_for
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.node.sender import TaskSender
 from celeriac.node.task import Task
@@ -160,7 +162,7 @@ class Parts:
 
     def _elector(self) -> Elector:
         place, gossip = self._place, self.gossip
-        elected = ElectedTask(place.sender, settings=place.settings, tasks=place.tasks, origin=place.hostname)
+        elected = ElectedTask(self._post, actions=place.settings.election_actions)
         gossip.election_handlers[TASK_TOPIC] = elected.send
         return Elector(
             settings=place.settings,
@@ -175,6 +177,20 @@ class Parts:
             refusal=elected.refusal,
             is_enabled=gossip.is_enabled,
         )
+
+    def _post(self, signature: TaskSignature) -> None:
+        place = self._place
+        options: Any = signature.options
+        posting = posting_for(
+            signature.task,
+            signature.args,
+            signature.kwargs,
+            options,
+            settings=place.settings,
+            task=place.tasks.get(signature.task),
+            origin=place.hostname,
+        )
+        place.sender.post([posting])
 
     def _chords(self) -> Chords | None:
         place = self._place

@@ -1,0 +1,106 @@
+"""Elections of real workers of Celery that our arbiter decides: one winner, and nobody stops."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from celeriac.app import Celeriac
+from celeriac.node.election import elected_task_id
+from celeriac.testing.brokers import RedisServer
+from celeriac.testing.peers import CeleryWorker
+from celeriac.testing.process import wait_until
+from tests.live import PEER_APP, PEERS, peer
+
+APP = PEER_APP.with_name("electing.py")
+PATIENCE = 60.0
+#: What a restart forgets costs a second at the most, which is level L2.
+ON_DISK = {"appendonly": "yes", "appendfsync": "everysec"}
+
+
+@dataclass
+class Place:
+    """A broker, a version of Celery, and the means to start workers."""
+
+    python: Path
+    redis: RedisServer
+    library: Path
+
+    def app(self) -> Celeriac:
+        return Celeriac(self.redis.url, self.redis.url_of(1), environ={})
+
+    @contextmanager
+    def workers(self, count: int) -> Iterator[list[CeleryWorker]]:
+        """Run workers whose elections are ours, once they know each other."""
+        with ExitStack() as stack:
+            started = []
+            for _ in range(count):
+                worker = CeleryWorker(
+                    self.python,
+                    APP,
+                    url=self.redis.url,
+                    backend=self.redis.url_of(1),
+                    pool="solo",
+                    environment={"PYTHONPATH": str(self.library), "PYTHONDONTWRITEBYTECODE": "1"},
+                )
+                stack.callback(worker.close)
+                stack.callback(_show, worker)
+                stack.callback(worker.kill)
+                worker.start()
+                started.append(worker)
+            assert wait_until(lambda: self._know_each_other(started), patience=PATIENCE)
+            yield started
+
+    def _know_each_other(self, workers: list[CeleryWorker]) -> bool:
+        names = {worker.hostname for worker in workers}
+        answers: Any = self.app().control.broadcast("celeriac_members", reply=True, limit=len(workers)) or []
+        return len(answers) == len(workers) and all(
+            {name for name, told in members.items() if told["state"] == "ALIVE"} >= names
+            for answer in answers
+            for members in answer.values()
+        )
+
+
+@pytest.fixture(params=PEERS)
+def place(request: pytest.FixtureRequest, library: Path) -> Iterator[Place]:
+    with RedisServer(ON_DISK) as redis:
+        yield Place(peer(request.param), redis, library)
+
+
+def _show(worker: CeleryWorker) -> None:
+    print(worker.log())
+
+
+def wins(workers: list[CeleryWorker]) -> list[int]:
+    """Return how many elections each of these says it won."""
+    return [worker.log().count("This node won election") for worker in workers]
+
+
+def test_an_election_of_one_worker_is_won_by_it_and_stops_nobody(place: Place) -> None:
+    with place.workers(1) as workers:
+        app = place.app()
+        app.control.election("e1", "task", {"task": "peers.add", "args": [40, 2]}, force=True)
+        result = app.AsyncResult(elected_task_id("e1")).get(timeout=PATIENCE)
+
+        assert result == 42
+        assert wait_until(lambda: wins(workers) == [1], patience=PATIENCE)
+        assert app.control.inspect(timeout=PATIENCE, limit=1).ping()
+        assert workers[0].errors() == []
+
+
+def test_each_of_many_elections_has_one_winner(place: Place) -> None:
+    with place.workers(3) as workers:
+        app = place.app()
+        for number in range(20):
+            app.control.election(f"e{number}", "task", {"task": "peers.add", "args": [number, 1]}, force=True)
+        results = [app.AsyncResult(elected_task_id(f"e{number}")) for number in range(20)]
+
+        assert [result.get(timeout=PATIENCE) for result in results] == [*range(1, 21)]
+        assert wait_until(lambda: sum(wins(workers)) >= 20, patience=PATIENCE)
+        assert sum(wins(workers)) == 20
+        received = sum(worker.log().count("received") for worker in workers)
+        assert received == 20
+        assert [worker.errors() for worker in workers] == [[], [], []]
