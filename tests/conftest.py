@@ -16,7 +16,7 @@ settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignor
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 # So that a claim of the contract that is false shows its values, as one in a test does.
-pytest.register_assert_rewrite("tests.contract")
+pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
 
 # Real brokers and workers, for the folders that want them.
 pytest_plugins = ["tests.live"]

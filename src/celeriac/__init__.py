@@ -32,9 +32,11 @@ from celeriac.node.async_receiver import AsyncEventReceiver
 from celeriac.node.clock import SharedClock
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.control import Control
+from celeriac.node.crontab import crontab
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.drainer import Drainer, register_drainer
 from celeriac.node.inspect import Inspect, Replies
+from celeriac.node.leadership import Leadership
 from celeriac.node.mailbox import Mailbox
 from celeriac.node.receiver import EventReceiver
 from celeriac.node.result import AsyncResult
@@ -44,6 +46,7 @@ from celeriac.node.state import State
 from celeriac.node.waiting import AsyncBackendMixin
 from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.event import Gate, decode, encode
+from celeriac.worker.mandate import Mandate
 
 __all__ = [
     "AccessRefused",
@@ -64,8 +67,10 @@ __all__ = [
     "ImproperlyConfigured",
     "Inspect",
     "LamportClock",
+    "Leadership",
     "Limits",
     "Mailbox",
+    "Mandate",
     "MaxRetriesExceeded",
     "MemoryBroker",
     "NetworkError",
@@ -89,6 +94,7 @@ __all__ = [
     "TimeLimitExceeded",
     "Worker",
     "WorkerLost",
+    "crontab",
     "decode",
     "encode",
     "events",

@@ -16,7 +16,7 @@ from celeriac.model.result import Failure, ResultMeta
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.port import LOOPBACK, ReservedPort
 from celeriac.testing.process import wait_until
-from celeriac.transport import redis_store
+from celeriac.transport import redis_call
 from celeriac.transport.redis_link import RedisLink
 from celeriac.transport.redis_store import RedisResultStore
 from celeriac.wire.result import decode
@@ -321,7 +321,7 @@ def test_an_idle_link_that_turns_out_to_be_closed_is_replaced_unnoticed(
     write(own_store, success("a"))
     cut(own_redis)
     # As if the word of it had not come here yet.
-    monkeypatch.setattr(redis_store, "wait_for", lambda _links, _timeout: [])
+    monkeypatch.setattr(redis_call, "wait_for", lambda _links, _timeout: [])
 
     assert write(own_store, success("b")) is True
 

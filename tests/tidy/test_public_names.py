@@ -16,6 +16,7 @@ from celeriac import (
     Gate,
     LamportClock,
     Limits,
+    Mandate,
     MemoryBroker,
     RemoteError,
     Replies,
@@ -26,6 +27,7 @@ from celeriac import (
     Task,
     Worker,
 )
+from celeriac.model.election import Election, Level
 from tests.tidy.repository import ROOT
 
 REFERENCE = (ROOT / "docs" / "reference" / "api.md").read_text()
@@ -40,6 +42,9 @@ INSTANCES: list[object] = [
     APP.control.inspect(),
     Replies(),
     APP.mailbox(),
+    APP.arbiter,
+    APP.leadership("nightly-report"),
+    Mandate(Election("e1", "task"), 7, Level.L3, lambda: 0.0),
     APP.AsyncResult("t1"),
     APP.ResultSet(),
     APP.backend,
@@ -57,15 +62,17 @@ INSTANCES: list[object] = [
     LamportClock(),
     RevokedSet(),
 ]
-#: Of a dict, a tuple and an exception every reader knows these; settings have a page of their own.
+#: Of a dict, a tuple and an exception every reader knows these; settings have a page of their own. Only
+#: the arbiter in memory serves several namespaces.
 TOLD_ELSEWHERE = {
+    "Arbiter": {"seen_by"},
     "Replies": set(dir(dict)),
     "RemoteError": set(dir(Exception)),
     "ResultMeta": set(dir(tuple)),
     "Settings": {each.name for each in fields(Settings)},
 }
-#: The kind of backend with the most names speaks for all of them.
-TITLES = {"RpcBackend": "Backend"}
+#: The kind of backend with the most names speaks for all of them, and the arbiter that needs no broker.
+TITLES = {"RpcBackend": "Backend", "MemoryArbiter": "Arbiter"}
 
 
 def rows(title: str) -> set[str]:

@@ -1,6 +1,5 @@
 """``celeriac control``: commands that change what the nodes do."""
 
-import json
 from functools import partial
 from typing import Annotated, Final
 
@@ -225,41 +224,6 @@ def shutdown(session: Session, *, order: Order = _ORDER) -> Code:
     """
     send = session.app.control.shutdown
     return carry_out(session, order, send, what="stop the workers", has_reply=False)
-
-
-@add_command(control, "election")
-def election(
-    session: Session,
-    *,
-    election_id: Annotated[
-        str, typer.Argument(metavar="ID", show_default=False, help="Names this election.")
-    ],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="What it is about.")],
-    action: Annotated[
-        str | None, typer.Option("--action", metavar="JSON", help="What the winner does, such as a task.")
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Hold it among fewer than three nodes, which can stop Celery's workers."
-        ),
-    ] = False,
-    order: Order = _ORDER,
-) -> Code:
-    """Have the nodes elect one of them, which then does the action. All nodes take part."""
-    if not order.is_everyone:
-        raise CallerError("all nodes take part in an election; leave out --destination and --pattern")
-    try:
-        told = None if action is None else json.loads(action)
-    except ValueError as error:
-        raise CallerError(f"--action is not JSON: {error}") from error
-
-    def send(**_: object) -> None:
-        session.app.control.election(election_id, topic, told, force=force)
-
-    return carry_out(
-        session, order, send, what=f"hold the election {election_id} on {topic}", has_reply=False
-    )
 
 
 def _listed(ids: list[str], noun: str) -> str:

@@ -15,7 +15,7 @@ from celeriac.views.cluster import node_names
 from celeriac.views.reply import answer_text
 from celeriac.views.text import visible
 
-__all__ = ["Order", "carry_out", "nodes_that_answer"]
+__all__ = ["Order", "carry_out", "confirm", "nodes_that_answer"]
 
 #: Sends a command; takes the options of :meth:`celeriac.node.control.Control.broadcast`.
 Send = Callable[..., list[dict[str, object]] | None]
@@ -42,14 +42,9 @@ def carry_out(
 
     ``what`` says in a few words what will happen. Nodes do not reply to every command.
     """
-    concerned: list[str] = []
-    if not is_harmless and not order.yes:
-        concerned = _ask(session, order, what)
-        if not concerned:
-            return Code.UNAVAILABLE
-        if not output.ask("Go on?"):
-            output.say("nothing was sent")
-            return Code.FAILED
+    concerned = [] if is_harmless else confirm(session, order, what)
+    if isinstance(concerned, Code):
+        return concerned
     options: dict[str, Any] = {**order.options(), "timeout": order.timeout}
     if not has_reply:
         send(**options)
@@ -57,6 +52,22 @@ def carry_out(
         return Code.OK
     answers = {node: value for answer in send(reply=True, **options) or () for node, value in answer.items()}
     return _account(order, answers, missing={*concerned, *order.names} - answers.keys())
+
+
+def confirm(session: Session, order: Order, what: str) -> list[str] | Code:
+    """Tell whom a command concerns, and ask whether to go on; return them, or the code if it ends here.
+
+    With ``--yes`` nobody is asked, and nobody need be there.
+    """
+    if order.yes:
+        return []
+    concerned = _ask(session, order, what)
+    if not concerned:
+        return Code.UNAVAILABLE
+    if not output.ask("Go on?"):
+        output.say("nothing was sent")
+        return Code.FAILED
+    return concerned
 
 
 def nodes_that_answer(session: Session, order: Order) -> list[str]:

@@ -4,11 +4,14 @@ from typing import Any
 
 import typer
 
+from celeriac.cli.beat import beat
 from celeriac.cli.call import call
 from celeriac.cli.conf import conf
 from celeriac.cli.control import control, revoke
+from celeriac.cli.elect import elect
 from celeriac.cli.events import events
 from celeriac.cli.inspect import inspect
+from celeriac.cli.leaders import leaders
 from celeriac.cli.option import add_command, add_common
 from celeriac.cli.result import result
 from celeriac.cli.status import status
@@ -37,12 +40,15 @@ add_common(app, help=_HELP, epilog=_EXIT_CODES)
 _COMMANDS: dict[str, Any] = {
     "up": up,
     "worker": worker,
+    "beat": beat,
     "status": status,
     "events": events,
     "inspect": inspect,
     "call": call,
     "result": result,
     "revoke": revoke,
+    "elect": elect,
+    "leaders": leaders,
     "conf": conf,
 }
 for name, command in _COMMANDS.items():

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -10,10 +9,11 @@ import typer
 import celeriac
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.place import Place, load
 from celeriac.cli.session import Session
 from celeriac.cli.worker_log import logging_to
 from celeriac.cli.worker_option import Log, Node, PoolName, Tuning
-from celeriac.errors import CeleriacError, ImproperlyConfigured
+from celeriac.errors import ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.identity import node_name
 from celeriac.views.text import visible
@@ -32,16 +32,6 @@ _MOST_TASKS: Final = 20
 _ROW_CHARS: Final = 900
 
 
-Place = Annotated[
-    str,
-    typer.Option(
-        "--app",
-        "-A",
-        metavar="MODULE:APP",
-        show_default=False,
-        help="Where the app with the tasks is, such as shop.tasks:app.",
-    ),
-]
 PoolOption = Annotated[
     PoolName,
     typer.Option(
@@ -79,7 +69,7 @@ def worker(
     """
     if pool is PoolName.GEVENT:
         _begin_patched()
-    app = _load(place)
+    app = load(place)
     given = tuning.settings() | ({"broker_url": session.broker} if session.broker else {})
     # Else a module that uses its app while it is imported is fine.
     if given:
@@ -127,35 +117,6 @@ def banner(app: "Celeriac", made: "Worker") -> list[str]:
         f"celeriac {celeriac.__version__}, worker {made.hostname}, process {os.getpid()}",
         *(f"  {name:<9} {visible(text, _ROW_CHARS)}" for name, text in rows.items()),
     ]
-
-
-def _load(place: str) -> "Celeriac":
-    from celeriac.app import Celeriac  # noqa: PLC0415 - loads the ways to every broker
-    from celeriac.worker.pool.child import load_app  # noqa: PLC0415
-
-    # As for any program: modules are looked for where it was started.
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        app = load_app(place)
-    except CeleriacError:
-        raise
-    except Exception as error:
-        raise ImproperlyConfigured(_why_not_loaded(place, error)) from error
-    if not isinstance(app, Celeriac):
-        raise ImproperlyConfigured(
-            f"{place!r} is a {type(app).__name__}, not a Celeriac app: name the one that has the tasks"
-        )
-    return app
-
-
-def _why_not_loaded(place: str, error: Exception) -> str:
-    module = place.partition(":")[0]
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    if missing is not None and f"{module}.".startswith(f"{missing}."):
-        return f"there is no module {missing!r}: start the worker where it is, or mend --app"
-    # Not ours to mend, and not that of --app: what it says itself is the way to it.
-    return f"{module} cannot be imported, {type(error).__name__}: {error}; --debug shows where"
 
 
 def _begin_patched() -> None:

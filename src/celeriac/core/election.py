@@ -193,7 +193,7 @@ class Candidacy:
         """Take note that somebody was elected: we follow, and look after it where another may take over."""
         if self.phase not in _OPEN or elected.owner == self._rules.owner:
             return []
-        self._floor = max(self._floor, elected.token)
+        # Its token is hearsay: whoever reaches the broker could use up all tokens by one message.
         if self.election.mode is Mode.ONCE:
             return self._end(Phase.FOLLOWING, f"{elected.owner} was elected", now)
         if self.phase is not Phase.OBSERVING:  # who only observes can still be asked to stand

@@ -48,12 +48,13 @@ class Scheduler:
     """Sends what is due, while it leads; each tick at most once, whichever of the schedulers sends it.
 
     A tick is noted at the arbiter before it is sent. Who is no leader any more cannot note it, and who
-    leads next never sends what was noted. ``leadership`` makes what it leads by, and ``leader`` tells
-    who leads, for people.
+    leads next never sends what was noted. ``name`` is the same for all that are to share a schedule,
+    ``leadership`` makes what it leads by, and ``leader`` tells who leads, for people.
     """
 
     def __init__(
         self,
+        name: str,
         entries: Mapping[str, ScheduleEntry],
         *,
         leadership: Callable[[], Leadership],
@@ -64,6 +65,7 @@ class Scheduler:
         origin: str,
         wall_time: Callable[[], float] = time,
     ) -> None:
+        self.name = name
         self.entries = dict(entries)
         #: How many ticks were ``sent``, ``skipped`` for a later one, ``missed``, or sent with no answer.
         self.counts: Counter[str] = Counter()
@@ -133,9 +135,11 @@ class Scheduler:
             self._tell_leader()
             while not self._stopping.is_set():
                 self._current = leader = self._leadership()
-                if leader.elect():
-                    self._lead(leader)
-                leader.resign()
+                try:
+                    if leader.elect():
+                        self._lead(leader)
+                finally:
+                    leader.resign()
         except BaseException as error:  # noqa: BLE001 - raised by run()
             self._failure = error
 
@@ -150,21 +154,23 @@ class Scheduler:
 
     def _lead(self, leader: Leadership) -> None:
         beat = Beat({name: entry.item for name, entry in self.entries.items()}, read_note(leader.note))
-        wait = Backoff(
-            base=self._settings.broker_retry_base, cap=self._settings.broker_retry_cap, random=random
-        )
-        is_certain = True
-        was_ahead = False
-        while is_certain and leader.is_leader() and not self._stopping.is_set():
+        retry = self._backoff()
+        is_certain, is_ahead = True, False
+        while leader.is_leader() and not self._stopping.is_set():
             self._is_busy = True
-            is_ahead = self._tell_ahead(beat, was_ahead=was_ahead)
-            is_certain, was_ahead = self._tick(beat, leader), is_ahead
+            if is_certain:
+                is_ahead = self._tell_ahead(beat, is_told=is_ahead)
+                is_certain = self._tick(beat, leader)
             self._send_pending(leader)
             self._is_busy = False
-            if not self._pending:
-                wait.reset()
-            pause = min(_LOOK_EVERY, beat.next_at - self._wall_time(), leader.time_left() or _LOOK_EVERY)
-            self._stopping.wait(max(0.0, min(pause, wait.next()) if self._pending else pause))
+            pause = min(_LOOK_EVERY, beat.next_at - self._wall_time())
+            if not is_certain and (not self._pending or pause <= 0):
+                break  # another note can be left in another term
+            if self._pending:
+                pause = min(pause, retry.next())
+            else:
+                retry.reset()
+            self._stopping.wait(max(0.0, pause))
         for pending in self._pending.values():
             self._miss(pending.tick, "it could not be sent while this process led")
         self._pending.clear()
@@ -176,12 +182,14 @@ class Scheduler:
         if not due.is_news:
             return True
         is_noted, is_certain = self._leave(leader, spell_note(beat.note(now)))
+        if is_certain and not is_noted:
+            return True  # who leads next will find it due
         for tick in (*due.ticks, *due.stale):
             if tick.skipped:
                 self.counts["skipped"] += tick.skipped
                 logger.warning(
-                    "Entry %r: the %d ticks before that of %s were missed; the latest counts.",
-                    *(tick.entry, tick.skipped, _moment_text(tick.at)),
+                    "Entry %r: ticks before that of %s were missed, and are not sent: %d.",
+                    *(tick.entry, _moment_text(tick.at), tick.skipped),
                 )
         for tick in due.stale:
             self._miss(tick, "it has expired")
@@ -189,7 +197,7 @@ class Scheduler:
             if is_noted:
                 self._pend(tick, leader.token)
             else:
-                self._miss(tick, "it could not be noted that it is sent")
+                self._miss(tick, "it is not known whether it was noted")
         return is_certain
 
     def _leave(self, leader: Leadership, note: bytes) -> tuple[bool, bool]:
@@ -197,10 +205,7 @@ class Scheduler:
 
         Such a call could undo a later note. One of another term cannot: its token is old.
         """
-        wait = Backoff(
-            base=self._settings.broker_retry_base, cap=self._settings.broker_retry_cap, random=random
-        )
-        is_certain = True
+        retry, is_certain = self._backoff(), True
         while leader.is_leader():
             try:
                 return leader.leave_note(note), is_certain
@@ -208,9 +213,13 @@ class Scheduler:
                 if is_certain:
                     logger.warning("What is due cannot be noted for now, and is not sent: %s", error)
                 is_certain = False
-            if self._stopping.wait(wait.next()):
+            if self._stopping.wait(retry.next()):
                 break
         return False, is_certain
+
+    def _backoff(self) -> Backoff:
+        settings = self._settings
+        return Backoff(base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random)
 
     # -- sending
 
@@ -222,17 +231,13 @@ class Scheduler:
         posting = posting_of(
             entry,
             tick,
-            beat=self._name,
+            beat=self.name,
             token=token,
             settings=self._settings,
             task=self._tasks.get(entry.task),
             origin=self._origin,
         )
         self._pending[tick.entry] = _Pending(tick, posting)
-
-    @property
-    def _name(self) -> str:
-        return self._current.name if self._current is not None else ""
 
     def _send_pending(self, leader: Leadership) -> None:
         for name, (tick, posting) in list(self._pending.items()):
@@ -269,9 +274,10 @@ class Scheduler:
         self.counts["missed"] += 1
         logger.warning("Entry %r: the tick of %s is missed: %s.", tick.entry, _moment_text(tick.at), reason)
 
-    def _tell_ahead(self, beat: Beat, *, was_ahead: bool) -> bool:
+    def _tell_ahead(self, beat: Beat, *, is_told: bool) -> bool:
+        """Say that nothing will be sent for long, once; return whether it is so."""
         ahead = {name: by for name, by in beat.ahead(self._wall_time()).items() if by > _CLOCK_SLACK}
-        if ahead and not was_ahead:
+        if ahead and not is_told:
             name, by = max(ahead.items(), key=lambda each: each[1])
             logger.warning(
                 "Ticks were sent that lie ahead of this clock, of entry %r by %.0f seconds: nothing is sent "

@@ -11,7 +11,7 @@ from celeriac.node.call import Callback, Caller, Destination
 from celeriac.node.clock import SharedClock
 from celeriac.node.inspect import Inspect
 from celeriac.transport.base import Connection
-from celeriac.wire.election import check_election
+from celeriac.wire.election import check_election, worker_mode
 
 __all__ = ["Control", "Options", "Selection"]
 
@@ -269,10 +269,8 @@ class Control:
         Celery's and not none, or nobody at all. Those count that answer and also send a heartbeat: other
         nodes answer too, and elect nobody. ``force`` skips the count.
         """
-        election = Election(id, topic, action, Mode(mode))
+        election = Election(id, topic, action, worker_mode(mode))
         check_election(election)
-        if election.mode is Mode.LEASE:
-            raise CallerError("a leadership that lasts is held by app.leadership(), without the workers")
         if not force:
             self._check_electors(timeout)
         # Celery: it knows no modes, and its nodes need not be told of the usual one.

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
@@ -39,7 +41,8 @@ class Leadership:
     can, by refusing a :attr:`token` that is lower than one it has seen.
 
     A leadership that was lost stays lost until it is entered again. ``on_step_down`` is called with a
-    reason, in another thread, before others may lead; it has 5 seconds.
+    reason, in another thread, before the lease is released. It has 5 seconds, or what is left of the lease
+    if that is less: who was not heard of for a whole ``ttl`` cannot keep others from leading.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class Leadership:
         self._on_step_down = on_step_down
         self._term: Term | None = None
         self._pid = 0
+        #: Two threads that enter at once must not both begin: nobody could end the first.
+        self._beginning = Lock()
 
     def __repr__(self) -> str:
         state = f"leads with token {self.token}" if self.is_leader() else "does not lead"
@@ -168,23 +173,25 @@ class Leadership:
         await self.resign_async()
 
     def _begin(self, *, tries_once: bool) -> Term:
-        if self._term is not None and self._pid == os.getpid() and not self._term.ended.done():
-            raise CallerError(
-                f"the leadership {self.name!r} is entered already: make another to enter it twice"
+        with self._beginning:
+            if self._term is not None and self._pid == os.getpid() and not self._term.ended.done():
+                raise CallerError(
+                    f"the leadership {self.name!r} is entered already: make another to enter it twice"
+                )
+            process = os.getpid()
+            term = Term(
+                self.name,
+                # By boot and by entry: nobody resumes what another began.
+                owner=f"{self.hostname}.{process}.{uuid4().hex[:12]}",
+                arbiter=self._arbiter(),
+                min_level=self._min_level,
+                ttl=self.ttl,
+                tries_once=tries_once,
+                on_step_down=self._on_step_down,
             )
-        self._pid = os.getpid()
-        self._term = Term(
-            self.name,
-            # By boot and by entry: nobody resumes what another began.
-            owner=f"{self.hostname}.{self._pid}.{uuid4().hex[:12]}",
-            arbiter=self._arbiter(),
-            min_level=self._min_level,
-            ttl=self.ttl,
-            tries_once=tries_once,
-            on_step_down=self._on_step_down,
-        )
-        self._term.start()
-        return self._term
+            self._pid, self._term = process, term
+            term.start()
+        return term
 
     def _end(self) -> "Future[None] | None":
         if self._term is None or self._pid != os.getpid():
@@ -200,6 +207,11 @@ def elected(
 
     The function gets the leadership before its own arguments.
     """
+    if any(is_one(function) for is_one in (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction)):
+        raise CallerError(
+            f"{function.__name__} would run after it was called, and not as leader: make a plain function of "
+            "it, or use app.leadership() in it"
+        )
 
     @wraps(function)
     def run_if_elected(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Any:

@@ -93,7 +93,7 @@ class Term:
         self._is_leaving = False
         self._is_lost = False
         #: Why the arbiter could not be asked, while it cannot.
-        self._trouble: NetworkError | None = None
+        self._trouble: Exception | None = None
         self._thread = Thread(target=self._run, name=f"celeriac-leader-{name}", daemon=True)
 
     @property
@@ -213,10 +213,11 @@ class Term:
     def _ask(self, request: Request) -> Answer:
         try:
             answer = self._answer(request)
-        except NetworkError as error:
-            is_final = self._tries_once or isinstance(error, AccessRefused)
-            if is_final and not self.elected.done():
+        except Exception as error:
+            can_go_on = isinstance(error, NetworkError) and not isinstance(error, AccessRefused)
+            if not self.elected.done() and (self._tries_once or not can_go_on):
                 raise
+            # A leader stays one until its time is over, whatever it is, and then steps down in good order.
             if self._trouble is None:
                 logger.warning("Leadership %r: the arbiter cannot be asked: %s", self.name, error)
             self._trouble = error

@@ -21,15 +21,21 @@ _PATIENCE = 60
 #: sleeps when idle leaves the machine to the tests; nodes are reached over loopback alone.
 _ERLANG_FLAGS = "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
 
+#: What a new node begins with: all but streams.
+_NO_STREAMS = "[{rabbit, [{forced_feature_flags_on_init, [quorum_queue]}]}].\n"
+
 
 class RabbitServer(Service):
-    """A RabbitMQ server with its own node name, cookie, epmd and folders, and no plugins."""
+    """A RabbitMQ server with its own node name, cookie, epmd and folders, and no plugins.
+
+    Without streams it is as one that was updated from 3.8 and has the feature flag still off.
+    """
 
     name = "rabbitmq"
     #: Five seconds on an idle machine, and nearly all of it work.
     start_patience = 180.0
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_streams: bool = True) -> None:
         super().__init__()
         self._port, self._distribution, self._epmd = (ReservedPort() for _ in range(3))
         self._node = f"celeriac-{secrets.token_hex(4)}@localhost"
@@ -38,6 +44,8 @@ class RabbitServer(Service):
         cookie.chmod(0o400)  # Erlang refuses one that others may read
         for name in ("environment.conf", "plugins"):
             (self.folder / name).touch()
+        if not has_streams:
+            (self.folder / "advanced.config").write_text(_NO_STREAMS)
         # Low, so that a nearly full disk does not block publishers in the middle of a test.
         (self.folder / "rabbitmq.conf").write_text("disk_free_limit.absolute = 1MB\n")
 

@@ -14,6 +14,7 @@ from typing import Self
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Delivery, Exchange, Message, Queue, topic_leads_to
 from celeriac.transport.base import Deliver, Take
+from celeriac.transport.memory_arbiter import MemoryArbiter
 from celeriac.transport.memory_lent import Borrower, Lendings, Lent
 
 __all__ = ["MemoryBroker", "MemoryConnection"]
@@ -35,6 +36,8 @@ class MemoryBroker:
         self.is_up = True
         #: Every message published, with the name of its exchange, in order.
         self.published: list[tuple[str, Message]] = []
+        #: Who decides the elections of all that are connected.
+        self.arbiter = MemoryArbiter(is_up=lambda: self.is_up)
         self._changed = Condition()
         self._queues: dict[str, tuple[Queue, deque[Message]]] = {}
         #: By queue, what somebody has taken and not yet acknowledged.

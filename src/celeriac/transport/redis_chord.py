@@ -6,9 +6,10 @@ from typing import Final
 
 from celeriac.errors import AccessRefused, ImproperlyConfigured, NetworkError
 from celeriac.model.chord import ChordPart, Gathered
+from celeriac.transport.redis_call import Call
 from celeriac.transport.redis_link import Command
 from celeriac.transport.redis_script import CLOSE_CHORD, END_PART
-from celeriac.transport.redis_store import Call, RedisResultStore
+from celeriac.transport.redis_store import RedisResultStore
 from celeriac.wire.chord import chord_keys, encode_part, part_names
 
 __all__ = ["RedisChords"]

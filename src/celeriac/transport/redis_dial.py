@@ -16,7 +16,7 @@ from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured
 from celeriac.transport.kombu_link import KombuLink, Peer
 from celeriac.transport.redis_link import RedisLink
 
-__all__ = ["RedisDialer", "StoreDialer", "batched"]
+__all__ = ["ArbiterDialer", "RedisDialer", "StoreDialer", "arbiter_dialer", "batched"]
 
 #: Keys in one command: enough to be quick, and few enough for others to get their turn.
 _MAX_KEYS: Final = 500
@@ -32,6 +32,8 @@ _LIFTED: Final = frozenset(
         "socket_timeout",
     }
 )
+#: Those of an arbiter that is not the broker: no setting beside its URL has them.
+_LIFTED_OF_ARBITERS: Final = _LIFTED | {"global_keyprefix", "master_name"}
 
 
 class RedisDialer(KombuLink):
@@ -116,7 +118,7 @@ class StoreDialer(RedisDialer):
             raise ImproperlyConfigured(
                 "result_backend names nothing: give a URL such as redis://127.0.0.1:6379/0"
             )
-        url, options = _lifted(settings.result_backend)
+        url, options = _lifted(settings.result_backend, "result_backend", _LIFTED)
         super().__init__(
             replace(
                 settings,
@@ -131,7 +133,59 @@ class StoreDialer(RedisDialer):
             )
 
 
-def _lifted(url: str) -> tuple[str, dict[str, object]]:
+class ArbiterDialer(RedisDialer):
+    """Makes links to the broker where that decides elections."""
+
+    peer = Peer("arbiter")
+
+    @property
+    def is_sentinel(self) -> bool:
+        """Whether it is Sentinels that say where the server is."""
+        return self.settings.broker_url.startswith("sentinel:")
+
+    @property
+    def key_prefix(self) -> str:
+        """What every key begins with, by the options."""
+        prefix = self.settings.broker_transport_options.get("global_keyprefix") or ""
+        if not isinstance(prefix, str):
+            raise ImproperlyConfigured(
+                f"global_keyprefix in {self.peer.options} is a {type(prefix).__name__}; give a text"
+            )
+        return prefix
+
+
+class _OtherArbiterDialer(ArbiterDialer):
+    """Makes links to what ``election_url`` names, where that is not the broker.
+
+    The options of the broker hold, where Redis has them, and those in the URL above them. TLS is for
+    the URL alone to say.
+    """
+
+    peer = Peer("arbiter", "election_url")
+
+    def __init__(self, settings: Settings) -> None:
+        place, options = _lifted(settings.election_url or "", "election_url", _LIFTED_OF_ARBITERS)
+        super().__init__(
+            replace(
+                settings,
+                broker_url=place,
+                broker_transport_options={**settings.broker_transport_options, **options},
+                broker_use_ssl=False,
+            )
+        )
+
+
+def arbiter_dialer(settings: Settings) -> ArbiterDialer:
+    """Return what makes links to who decides elections, a Redis."""
+    dialer = (ArbiterDialer if settings.election_url is None else _OtherArbiterDialer)(settings)
+    if dialer.library != "redis":
+        raise ImproperlyConfigured(
+            f"{dialer.peer.url} {dialer.address} is no Redis: its URL begins with redis://"
+        )
+    return dialer
+
+
+def _lifted(url: str, setting: str, names: frozenset[str]) -> tuple[str, dict[str, object]]:
     """Return a URL without the options in it that kombu takes beside it only, and those options.
 
     Celery: of a result store they may be in its URL, such as ``?socket_timeout=5``.
@@ -139,12 +193,12 @@ def _lifted(url: str) -> tuple[str, dict[str, object]]:
     place, _, query = url.partition("?")
     given = dict(parse_qsl(query))
     lifted: dict[str, object] = {}
-    for name in _LIFTED & given.keys():
+    for name in names & given.keys():
         value = given.pop(name)
         try:
-            lifted[name] = _PARSERS[name](value)
+            lifted[name] = _PARSERS[name](value) if name in _PARSERS else value
         except ValueError:
-            raise ImproperlyConfigured(f"{name} in result_backend is {value!r}; give a number") from None
+            raise ImproperlyConfigured(f"{name} in {setting} is {value!r}; give a number") from None
     if not lifted:
         return url, lifted
     return (f"{place}?{urlencode(given)}" if given else place), lifted

@@ -88,12 +88,13 @@ class RedisLink:
 
     def attempt(self, *commands: Command) -> str:
         """Write commands that may be refused, and return why the first was that was; empty if none."""
-        self._may_be_refused = True
-        try:
-            answers = self.exchange(commands, timeout=_PATIENCE)
-        finally:
-            self._may_be_refused = False
+        answers = self._attempt(commands, timeout=_PATIENCE)
         return next((str(answer) for answer in answers if isinstance(answer, hiredis.ReplyError)), "")
+
+    def attempt_all(self, commands: Sequence[Command], *, timeout: float) -> list[Any]:
+        """Write commands that may be refused, and return their answers; None for one that was."""
+        answers = self._attempt(commands, timeout=timeout)
+        return [None if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
 
     def exchange(self, commands: Sequence[Command], *, timeout: float) -> list[Any]:
         """Write commands in one go and return their answers; nothing else may be on its way."""
@@ -136,6 +137,13 @@ class RedisLink:
     def close(self) -> None:
         """End the link."""
         self._connection.disconnect()
+
+    def _attempt(self, commands: Sequence[Command], *, timeout: float) -> list[Any]:
+        self._may_be_refused = True
+        try:
+            return self.exchange(commands, timeout=timeout)
+        finally:
+            self._may_be_refused = False
 
     def _write(self, data: bytes) -> None:
         try:

@@ -1,33 +1,27 @@
 """Results in Redis, read and written by whoever calls: a link is taken for each call, and put back."""
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final, TypeVar
 
 from celeriac.config import MIB, Settings
-from celeriac.errors import AccessRefused, ConnectionLost, NetworkError
+from celeriac.errors import AccessRefused, NetworkError
 from celeriac.masking import sanitize_url
 from celeriac.model.result import ResultMeta
 from celeriac.model.states import PROPAGATE_STATES, SUCCESS
+from celeriac.transport.redis_call import Call, RedisCaller
 from celeriac.transport.redis_dial import StoreDialer, batched
-from celeriac.transport.redis_link import Command, RedisLink, wait_for
+from celeriac.transport.redis_link import Command
 from celeriac.transport.redis_script import STORE_RESULT, STORED, SUCCEEDED
 from celeriac.wire.result import decode, encode, encode_many, key_prefix, task_key
 
-__all__ = ["Call", "RedisResultStore"]
+__all__ = ["RedisResultStore"]
 
-_T = TypeVar("_T")
-
-#: Links kept for the next calls: more are needed for a moment only.
-_MAX_IDLE: Final = 8
 #: Results, and bytes of them, that are written in one go: more would only keep others waiting.
 _MAX_BATCH, _MAX_BATCH_BYTES = 500, 4 * MIB
 
 
-class RedisResultStore:
+class RedisResultStore(RedisCaller):
     """The results in Redis, for any number of threads and greenlets at once.
 
     ``timeout`` bounds a call as a whole, with making a link if one is needed; then it raises
@@ -35,13 +29,10 @@ class RedisResultStore:
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__(StoreDialer(settings))
         self._settings = settings
-        self._dialer = StoreDialer(settings)
         #: What every key begins with.
         self.prefix = key_prefix(settings.result_backend_transport_options)
-        # A deque needs no lock: it is left and entered at one end in one step.
-        self._idle: deque[RedisLink] = deque()
-        self._is_closed = False
         #: Whether the server lets us run scripts, as far as we know.
         self.has_scripts = True
 
@@ -107,13 +98,7 @@ class RedisResultStore:
 
         return self.do(delete, timeout) if task_ids else 0
 
-    def close(self) -> None:
-        """End the links; those in use end with their calls. Closing twice is fine."""
-        self._is_closed = True
-        while (link := self._taken()) is not None:
-            link.close()
-
-    def _write(self, call: "Call", meta: ResultMeta, document: bytes) -> bool:
+    def _write(self, call: Call, meta: ResultMeta, document: bytes) -> bool:
         key = self._key(meta.task_id)
         expires = self._expires(meta.status)
         store: Command = ("SETEX", key, expires, document) if expires else ("SET", key, document)
@@ -137,10 +122,11 @@ class RedisResultStore:
                 if not isinstance(error, AccessRefused) and "unknown command" not in str(error):
                     raise
                 self.has_scripts = False
-        left = _left(deadline, self.address)
+        # Where no time is left, that is told by the call.
+        left = deadline - monotonic()
         return self.do(lambda call: [self._write(call, *write) for write in writes], left)
 
-    def _run_script(self, call: "Call", writes: "list[_Write]") -> list[bool]:
+    def _run_script(self, call: Call, writes: "list[_Write]") -> list[bool]:
         answers: list[object] = []
         for batch in _in_batches(writes):
             arguments: list[Command] = [
@@ -165,56 +151,6 @@ class RedisResultStore:
     def _key(self, task_id: str) -> str:
         return task_key(task_id, self.prefix)
 
-    # -- links
-
-    def do(self, work: "Callable[[Call], _T]", timeout: float) -> _T:
-        """Do something with a link: one that is idle or else a new one; twice, if the idle one is lost."""
-        deadline = monotonic() + timeout
-        idle = self._taken()
-        # A link that has something to say while nobody asked has been closed.
-        while idle is not None and wait_for([idle], 0.0):
-            idle.close()
-            idle = self._taken()
-        if idle is not None:
-            try:
-                return self._use(idle, work, deadline)
-            except ConnectionLost:
-                # It may have been gone for long, where nobody told us.
-                if monotonic() >= deadline:
-                    raise
-        return self._use(self._dialer.dial(_left(deadline, self.address)), work, deadline)
-
-    def _use(self, link: RedisLink, work: "Callable[[Call], _T]", deadline: float) -> _T:
-        try:
-            done = work(Call(link, deadline))
-        except BaseException:
-            # What is still on its way, if the call was left halfway, must not be taken for the next answer.
-            link.close()
-            raise
-        self._idle.append(link)
-        while len(self._idle) > (0 if self._is_closed else _MAX_IDLE):
-            with suppress(IndexError):  # another was quicker
-                self._idle.popleft().close()
-        return done
-
-    def _taken(self) -> RedisLink | None:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
-
-
-class Call:
-    """One call, with a link and an end."""
-
-    def __init__(self, link: RedisLink, deadline: float) -> None:
-        self._link = link
-        self._deadline = deadline
-
-    def exchange(self, *commands: Command) -> list[Any]:
-        """Write commands and return their answers, within what is left of the time."""
-        return self._link.exchange(commands, timeout=_left(self._deadline, self._link.address))
-
 
 #: A result and its document.
 _Write = tuple[ResultMeta, bytes]
@@ -231,10 +167,3 @@ def _in_batches(writes: list[_Write]) -> Iterator[list[_Write]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _left(deadline: float, address: str) -> float:
-    left = deadline - monotonic()
-    if left <= 0:
-        raise ConnectionLost(f"the result store at {address} did not answer in time")
-    return left

@@ -6,14 +6,15 @@ not read; ``cluster-elected`` and ``cluster-resign`` are only heard by our nodes
 
 import json
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any, Final
 
+from celeriac.config import Limits
 from celeriac.errors import CallerError, PeerError
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.election import Ack, Candidate, Elect, Elected, Election, Message, Mode, Resigned
 from celeriac.model.events import Event
 from celeriac.wire.field import is_name
+from celeriac.wire.text import clean_value
 
 __all__ = [
     "ELECTED_EVENT",
@@ -28,6 +29,7 @@ __all__ = [
     "read_election",
     "read_message",
     "resign_fields",
+    "worker_mode",
 ]
 
 #: The events by which a node tells that it was elected, and that it has given up a lease.
@@ -37,6 +39,8 @@ ELECTION_EVENTS: Final = frozenset({ELECT_EVENT, ACK_EVENT, ELECTED_EVENT, RESIG
 
 #: Of an action, as JSON. It is kept by every node, for every election.
 MAX_ACTION_BYTES: Final = 16 * 1024
+#: What an event carries as it is, with room for its other fields: a cut action must not be acted on.
+_ACTION: Final = Limits(items=1000, depth=30)
 #: A key of an arbiter is made of it.
 _MAX_ID_CHARS: Final = 180
 #: Celery: the version of what candidates say.
@@ -64,6 +68,16 @@ def read_election(fields: Mapping[str, Any]) -> Election:
     return Election(id_, topic, action, Mode(mode))
 
 
+def worker_mode(mode: str) -> Mode:
+    """Return the mode of an election of workers; raises CallerError, with the fix, if it is none."""
+    if mode not in (Mode.ONCE, Mode.TAKEOVER):
+        raise CallerError(
+            f"the mode of an election is {mode!r:.40}: choose once or takeover; a leadership that lasts is "
+            "held by app.leadership(), without the workers"
+        )
+    return Mode(mode)
+
+
 def check_election(election: Election) -> None:
     """Raise CallerError, with the fix, for an election that no node would take part in."""
     if not is_name(election.id) or len(election.id) > _MAX_ID_CHARS:
@@ -73,7 +87,10 @@ def check_election(election: Election) -> None:
     try:
         size = _size(election.action)
     except PeerError:
-        raise CallerError("the action of an election is JSON: texts, numbers, lists and dicts") from None
+        raise CallerError(
+            "the action of an election is JSON: texts, numbers of up to 64 bits, lists and dicts, of up to "
+            f"{_ACTION.items:,} items and {_ACTION.depth} levels"
+        ) from None
     if size > MAX_ACTION_BYTES:
         raise CallerError(
             f"the action takes {size:,} bytes, and nodes refuse more than {MAX_ACTION_BYTES:,}: "
@@ -161,13 +178,17 @@ def _token(value: object) -> int:
 
 
 def _seconds(value: object) -> float:
-    if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < _LONGEST:
+    if not isinstance(value, int | float) or not 0 <= value < _LONGEST:
         raise PeerError("election")
     return float(value)
 
 
 def _size(action: object) -> int:
+    """Return how many bytes an action takes; raises PeerError for one that would not arrive as it is."""
     try:
-        return len(json.dumps(action, allow_nan=False).encode())
+        spelled = json.dumps(action, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise PeerError("election") from None
+    if len(spelled) <= MAX_ACTION_BYTES and clean_value(action, _ACTION) != json.loads(spelled):
+        raise PeerError("election")
+    return len(spelled)

@@ -45,7 +45,7 @@ class Crew:
         while (work := self._queue.get()) is not None:
             try:
                 work()
-            except Exception:  # whoever gave it wanted it done, and the next is to be done all the same
+            except BaseException:  # whoever gave it wanted it done, and the next is to be done all the same
                 logger.exception("Something to be done aside failed.")
             with self._mutex:
                 self._busy -= 1

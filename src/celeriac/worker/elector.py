@@ -4,9 +4,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import inf
 from queue import SimpleQueue
 from random import random
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -30,7 +30,7 @@ from celeriac.core.election_effect import (
 )
 from celeriac.core.election_rules import Rules
 from celeriac.core.elections import Elections
-from celeriac.errors import CeleriacError, NetworkError, PeerError
+from celeriac.errors import CallerError, CeleriacError, NetworkError, PeerError
 from celeriac.model.election import Answer, Elect, Elected, Election, Level, Mode, Resigned
 from celeriac.model.events import Event
 from celeriac.transport.arbiter import Arbiter
@@ -61,11 +61,15 @@ Handler = Callable[[object, Mandate], object]
 _ASKERS, _ACTORS = 2, 8
 #: Between two lines of log of one kind: whoever reaches the broker can call elections.
 _LOG_INTERVAL: Final = 60.0
-#: Kinds of those that are told apart.
-_MAX_KINDS: Final = 1000
+#: Kinds of those that are told apart, in that time: a kind can name what a peer sent.
+_MAX_KINDS: Final = 20
 _LOOK_EVERY: Final = 0.02
-#: Where what we do for an election is not over.
-_BUSY: Final = frozenset({Phase.ACTING, Phase.FINISHING, Phase.RELEASING, Phase.STEPPING_DOWN})
+#: Where what we do for an election is not over. Who claims may be granted it, and nobody else would be.
+_BUSY: Final = frozenset(
+    {Phase.CLAIMING, Phase.ACTING, Phase.FINISHING, Phase.RELEASING, Phase.STEPPING_DOWN}
+)
+#: Where it can be left to others.
+_WAITING: Final = frozenset({Phase.NOMINATING, Phase.BACKOFF, Phase.WATCHING})
 
 
 def election_key(id: str) -> str:  # noqa: A002
@@ -105,13 +109,14 @@ class Elector:
     ) -> None:
         self.hostname = hostname
         self.owner = f"{candidate_name(hostname, pid)}.{uuid4().hex[:12]}"
-        self._settings = settings
         self._min_level = Level[settings.election_min_level]
         self._arbiter = arbiter
         self._teller = teller
         self._wake = wake
         self._handlers = handlers
         self._refusal = refusal
+        self._has_celery = has_celery
+        self._refuses_celery = settings.election_mixed == "refuse"
         rules = Rules(
             candidate_name(hostname, pid),
             self.owner,
@@ -125,6 +130,7 @@ class Elector:
         self._inbox: SimpleQueue[Callable[[float], list[Effect]]] = SimpleQueue()
         self._askers = Crew("celeriac-arbiter", _ASKERS)
         self._actors = Crew("celeriac-election", _ACTORS)
+        self._logging = Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
         self._is_enabled = is_enabled
         self._is_closing = False
@@ -134,6 +140,10 @@ class Elector:
     def stand(self, election: Election) -> None:
         """Have this node stand, in an election of its own; others that hear of it do not."""
         check_election(election)
+        if not self._is_enabled:
+            raise CallerError(
+                "this node runs without gossip, and stands in no election: start it with gossip"
+            )
         self._call(lambda now: self.elections.stand(election, now))
 
     def look(self) -> None:
@@ -158,6 +168,9 @@ class Elector:
         if not self._is_enabled:
             self._log("gossip", "This node runs without gossip, and takes part in no election.")
             return
+        if self._refuses_celery and self._has_celery():
+            self._log("mixed", "Workers of Celery are there (election_mixed); this node does not take part.")
+            return
         if election.mode is Mode.LEASE:
             self._log("lease", "An election in mode lease is no election of workers: use app.leadership().")
             return
@@ -170,7 +183,8 @@ class Elector:
         except PeerError:
             self._log("unreadable", "What %.100r says of an election cannot be read.", event.hostname)
             return
-        if isinstance(message, Elect) and not message.is_ours and self._settings.election_mixed == "refuse":
+        if isinstance(message, Elect) and not message.is_ours and self._refuses_celery:
+            self._carry_out(self.elections.resign(message.election.id, now))
             return
         self._carry_out(self.elections.receive(message, now))
 
@@ -179,6 +193,8 @@ class Elector:
         while not self._inbox.empty():
             self._carry_out(self._inbox.get()(monotonic()))
         self._carry_out(self.elections.tick(now))
+        if self._is_closing:
+            self._leave(now)
         return self.elections.due_at()
 
     def stats(self) -> dict[str, object]:
@@ -190,6 +206,11 @@ class Elector:
             "mixed": self.elections.mixed,
             "turned-away": self.elections.turned_away,
         }
+
+    def _leave(self, now: float) -> None:
+        for id_, each in list(self.elections.all.items()):
+            if each.phase in _WAITING:
+                self._carry_out(self.elections.resign(id_, now))
 
     # -- what the rules want
 
@@ -243,7 +264,7 @@ class Elector:
         is_failed = False
         try:
             self._handlers[election.topic](election.action, mandate)
-        except Exception:  # a handler is the user's own
+        except BaseException:  # a handler is the user's own
             is_failed = True
             logger.exception("What was elected for (%s, %s) failed.", election.id, election.topic)
         self._call(lambda now: self.elections.acted(election.id, now, is_failed=is_failed))
@@ -305,8 +326,11 @@ class Elector:
 
     def _log(self, kind: str, text: str, *arguments: object) -> None:
         now = monotonic()
-        if now - self._logged_at.get(kind, -inf) >= _LOG_INTERVAL:
-            self._logged_at[kind] = now
-            if len(self._logged_at) > _MAX_KINDS:
+        with self._logging:
+            # The oldest is the first: none is noted anew before it is forgotten.
+            while self._logged_at and now - next(iter(self._logged_at.values())) >= _LOG_INTERVAL:
                 self._logged_at.popitem(last=False)
-            logger.warning(text, *arguments)
+            if kind in self._logged_at or len(self._logged_at) >= _MAX_KINDS:
+                return
+            self._logged_at[kind] = now
+        logger.warning(text, *arguments)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from celeriac.cli.root import app
-from tests.unit.cli.kit import HOSTILE, Cluster, heartbeat, is_harmless
+from tests.unit.cli.kit import HOSTILE, Cluster, is_harmless
 
 QUICK = ("--timeout", "0.2")
 
@@ -137,7 +137,6 @@ def test_answers_can_be_had_as_json(cluster: Cluster) -> None:
         (["disable_events"], {}),
         (["heartbeat"], {}),
         (["shutdown"], {}),
-        (["election", "e1", "tasks", "--action", '{"task": "x"}', "--force"], {"action": {"task": "x"}}),
     ],
 )
 def test_every_command_is_sent_with_its_arguments(
@@ -173,32 +172,9 @@ def test_a_heartbeat_changes_nothing_so_nobody_is_asked(cluster: Cluster) -> Non
     assert result.stdout == "a@1: done\n"
 
 
-def test_an_election_among_too_few_is_refused_and_the_flag_is_named(cluster: Cluster) -> None:
-    cluster.add_node("a@1")
-
-    result = cluster.run("control", "election", "e1", "tasks", "--yes", *QUICK)
-
-    assert result.exit_code == 2
-    assert "0 answered" in result.stderr
-    assert "--force" in result.stderr
-    assert not cluster.has_sent("election")
-
-
-def test_an_election_among_enough_is_held(cluster: Cluster) -> None:
-    for name in ("a@1", "b@1", "c@1"):
-        cluster.add_speaker(heartbeat(name), hostname=name)
-
-    result = cluster.run("control", "election", "e1", "tasks", "--yes", *QUICK)
-
-    assert result.exit_code == 0
-    assert cluster.has_sent("election")
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["election", "e1", "t", "-d", "a@1"], "all nodes take part"),
-        (["election", "e1", "t", "--action", "{"], "--action is not JSON"),
         (["revoke_by_stamped_headers", "novalue"], "write KEY=VALUE"),
         (["shutdown", "--pattern", "[", "--matcher", "pcre"], "the pattern is broken"),
     ],

@@ -208,7 +208,7 @@ def test_without_an_app_nothing_begins(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ("shopnone:app", "there is no module 'shopnone': start the worker where it is, or mend --app"),
+        ("shopnone:app", "there is no module 'shopnone': run the command where it is, or mend --app"),
         ("shoptasks.deep:app", "there is no module 'shoptasks.deep'"),
         ("shoptasks:gone", "module 'shoptasks' has no 'gone'"),
         ("shoptasks:other", "is a int, not a Celeriac app"),

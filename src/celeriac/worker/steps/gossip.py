@@ -27,7 +27,7 @@ from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.identity import OUR_IDENT
 from celeriac.node.state import State
 from celeriac.wire.control import Request, encode_request
-from celeriac.wire.election import candidate_name
+from celeriac.wire.election import candidate_name, worker_mode
 from celeriac.wire.envelope import body_of
 from celeriac.wire.event import Gate
 from celeriac.wire.names import WORKER_EVENTS, control_exchange, event_exchange, event_queue
@@ -137,10 +137,10 @@ class GossipStep(Step):
         topic: str,
         action: object = None,
         *,
-        mode: Mode = Mode.ONCE,
+        mode: str = Mode.ONCE,
     ) -> None:
         """Have this node stand in an election; ``app.control.election`` has all nodes stand."""
-        self.elector.stand(Election(id, topic, action, Mode(mode)))
+        self.elector.stand(Election(id, topic, action, worker_mode(mode)))
 
     def peers(self) -> list[str]:
         """Return the other nodes that are there, as candidates are called."""

@@ -1,0 +1,157 @@
+"""``celeriac beat``: sends tasks by a schedule, on several hosts at once."""
+
+import os
+from collections.abc import Mapping
+from time import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+import celeriac
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.option import AsJson
+from celeriac.cli.place import load
+from celeriac.cli.session import Session
+from celeriac.cli.worker_log import logging_to
+from celeriac.cli.worker_option import Log
+from celeriac.errors import ConnectionLost, ImproperlyConfigured
+from celeriac.masking import sanitize_url
+from celeriac.model.election import Level
+from celeriac.node.beat import Scheduler
+from celeriac.node.schedule_entry import ScheduleEntry, read_schedule, read_zone
+from celeriac.node.term import check_level, lease_key
+from celeriac.node.tick_sender import TickSender
+from celeriac.views.schedule import ScheduleRow, schedule_rows
+from celeriac.views.text import visible
+
+if TYPE_CHECKING:
+    from celeriac.app import Celeriac
+
+__all__ = ["beat"]
+
+#: So many entries, or a URL, and still a row.
+_ROW_CHARS: Final = 900
+_MOST_ENTRIES: Final = 20
+
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        "-A",
+        metavar="MODULE:APP",
+        help="Where the app with the schedule is, such as shop.tasks:app; else the settings of this folder.",
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Option("--name", metavar="NAME", help="Who shares a name shares a schedule: one of them sends."),
+]
+Ttl = Annotated[
+    float | None,
+    typer.Option(
+        "--ttl",
+        min=0.5,
+        metavar="SECONDS",
+        help="How long a leader that shows no life is waited for; else beat_ttl.",
+    ),
+]
+Show = Annotated[bool, typer.Option("--show", help="Show what is sent, and when next, and end.")]
+_LOG: Final = Log()
+
+
+def beat(
+    session: Session,
+    *,
+    place: Place = None,
+    name: Name = "beat",
+    ttl: Ttl = None,
+    show: Show = False,
+    as_json: AsJson = False,
+    log: Log = _LOG,
+) -> Code:
+    """Send tasks by the schedule in beat_schedule. Run it on several hosts: one of them sends.
+
+    If that one is gone, another goes on after ttl and 2 seconds at the latest, and no tick is sent
+    twice. Ctrl-C or SIGTERM: gives the leadership up, and ends.
+
+    For example:
+      celeriac beat -A shop.tasks:app
+      celeriac beat -A shop.tasks:app --ttl 5 --name reports
+      celeriac beat -A shop.tasks:app --show
+    """
+    app = _app(session, place)
+    now = time()
+    entries = read_schedule(app.conf, now=now, tasks=app.tasks)
+    if not entries:
+        raise ImproperlyConfigured("beat_schedule is empty: give it an entry with a task and a schedule")
+    if show or as_json:
+        _write(schedule_rows(entries.values(), now=now, zone=read_zone(app.conf)), as_json=as_json)
+        return Code.OK
+    lease = app.conf.beat_ttl if ttl is None else ttl
+    scheduler = Scheduler(
+        name,
+        entries,
+        leadership=lambda: app.leadership(name, ttl=lease),
+        leader=lambda: _leader(app, name),
+        sender=TickSender(app.connection, settings=app.conf),
+        settings=app.conf,
+        tasks=app.tasks,
+        origin=app.hostname,
+    )
+    with logging_to(log.logfile, level="debug" if session.is_debug else log.loglevel.value):
+        for line in banner(app, name, entries, ttl=lease):
+            output.say(line)
+        scheduler.run()
+        app.close()
+    return Code.OK
+
+
+def banner(app: "Celeriac", name: str, entries: Mapping[str, ScheduleEntry], *, ttl: float) -> list[str]:
+    """Return what a beat says of itself when it starts; raises ImproperlyConfigured for too low a level."""
+    conf = app.conf
+    shown = [f"{entry.name} ({entry.when})" for entry in entries.values()]
+    more = f" and {len(shown) - _MOST_ENTRIES} more" if shown[_MOST_ENTRIES:] else ""
+    rows = {
+        "broker": sanitize_url(conf.broker_url),
+        "elected": _level_text(app),
+        "lease": f"{ttl:g} s",
+        "zone": conf.timezone,
+        "schedule": ", ".join(shown[:_MOST_ENTRIES]) + more,
+    }
+    return [
+        f"celeriac {celeriac.__version__}, beat {visible(name)}, process {os.getpid()}",
+        *(f"  {head:<9} {visible(text, _ROW_CHARS)}" for head, text in rows.items()),
+    ]
+
+
+def _level_text(app: "Celeriac") -> str:
+    """Return how far the promise of one leader holds."""
+    arbiter = app.arbiter
+    try:
+        level = arbiter.look()
+    except ConnectionLost as error:
+        return f"not known yet: {error}"
+    check_level(arbiter, Level[app.conf.election_min_level])
+    return f"level {level.name}: {arbiter.reason}"
+
+
+def _leader(app: "Celeriac", name: str) -> str:
+    record = app.arbiter.read(lease_key(name))
+    return f"{visible(record.owner)} (token {record.token})" if record is not None else ""
+
+
+def _app(session: Session, place: str | None) -> "Celeriac":
+    if place is None:
+        return session.app
+    app = load(place)
+    if session.broker:
+        app.configure(broker_url=session.broker)
+    return app
+
+
+def _write(rows: list[ScheduleRow], *, as_json: bool) -> None:
+    if as_json:
+        output.write_json([row._asdict() for row in rows], indent=2)
+    else:
+        output.write_table(tuple(name.upper() for name in ScheduleRow._fields), rows, {})

@@ -1,0 +1,254 @@
+"""``celeriac elect``: have the workers elect one of them."""
+
+import json
+from contextlib import suppress
+from enum import StrEnum
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Final
+from uuid import uuid4
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.option import AsJson
+from celeriac.cli.order import Order, confirm
+from celeriac.cli.session import Session
+from celeriac.errors import CallerError, CeleriacError, PeerError
+from celeriac.model.election import Elected, Election, Level, Mode, Record, RecordState
+from celeriac.model.events import Event
+from celeriac.node.election import TASK_TOPIC, elected_task_id
+from celeriac.views.cluster import cells
+from celeriac.views.leader import ElectionRow, level_text, node_of
+from celeriac.views.text import visible
+from celeriac.wire.election import ELECTED_EVENT, check_election, read_message
+
+if TYPE_CHECKING:
+    from celeriac.app import Celeriac
+    from celeriac.node.receiver import EventReceiver
+
+__all__ = ["elect"]
+
+#: What nodes tell of elections that are decided.
+_CLUSTER_EVENTS: Final = "cluster.#"
+#: What became of what a winner was to do.
+_STATES: Final = {
+    RecordState.HELD: "has not ended yet",
+    RecordState.DONE: "is done",
+    RecordState.FAILED: "has failed",
+}
+
+
+class Ending(StrEnum):
+    """What happens if a winner dies before it has acted."""
+
+    ONCE = Mode.ONCE.value
+    TAKEOVER = Mode.TAKEOVER.value
+
+
+Topic = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        show_default=False,
+        help="What it is about: 'task', to send one, or a topic that workers have a handler for.",
+    ),
+]
+Action = Annotated[
+    str | None,
+    typer.Option(
+        "--action", metavar="JSON", help='What the winner does; of \'task\', such as {"task": "shop.report"}.'
+    ),
+]
+ElectionId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", help="The id, which is elected for once; else a new one is made."),
+]
+InMode = Annotated[
+    Ending,
+    typer.Option("--mode", help="If the winner dies before it has acted: 'takeover' has another one act."),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Hold it whoever is there. With one or two Celery workers, it can end them."
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", min=0.0, metavar="SECONDS", help="How long to wait for who says that it won."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to go on.")]
+
+
+def elect(
+    session: Session,
+    *,
+    topic: Topic,
+    action: Action = None,
+    election_id: ElectionId = None,
+    mode: InMode = Ending.ONCE,
+    force: Force = False,
+    timeout: Timeout = 5.0,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> Code:
+    """Have the workers elect one of them, which then acts, and show who won.
+
+    All workers take part that may act: those whose setting election_actions names the task, or that have
+    a handler for the topic. The workers are counted first. The exit code is 0 if somebody won, and 69 if
+    nobody said so in time. Workers of Celery take part, but do not say who won.
+
+    For example:
+      celeriac elect task --action '{"task": "shop.report", "args": [7]}'
+      celeriac elect task --action '{"task": "shop.report"}' --id report-1115 -y
+      celeriac elect rebuild-index --json | jq -r .winner
+    """
+    app = session.app
+    election = _election(app, topic, action, election_id or str(uuid4()), Mode(mode.value))
+    try:
+        agreed = confirm(session, Order(yes=yes), f"hold the election {election.id} on {topic}")
+        if isinstance(agreed, Code):
+            return agreed
+        with app.events.Receiver(routing_key=_CLUSTER_EVENTS) as receiver:
+            return _hold(app, election, receiver, force=force, timeout=timeout, as_json=as_json)
+    finally:
+        app.close()
+
+
+def _hold(
+    app: "Celeriac",
+    election: Election,
+    receiver: "EventReceiver",
+    *,
+    force: bool,
+    timeout: float,
+    as_json: bool,
+) -> Code:
+    _listen(receiver)
+    app.control.election(election.id, election.topic, election.action, mode=election.mode, force=force)
+    row = _winner(receiver, election, timeout=timeout)
+    record = _record(app, election) if row.winner is None else None
+    if record is not None:
+        row = row._replace(winner=node_of(record.owner) or None, token=record.token or None)
+    _show(row, as_json=as_json)
+    if record is not None:
+        output.say(
+            f"it was decided before, and the action {_STATES[record.state]}. "
+            "An id is elected for once; to elect again, give another --id"
+        )
+    elif row.winner is None:
+        _say_why_not(app, election, timeout)
+        return Code.UNAVAILABLE
+    return Code.OK
+
+
+def _election(app: "Celeriac", topic: str, action: str | None, election_id: str, mode: Mode) -> Election:
+    """Read what is to be elected for; raises CallerError for what no worker would take part in."""
+    try:
+        told = None if action is None else json.loads(action)
+    except (ValueError, RecursionError) as error:
+        raise CallerError(f"--action is not JSON: {error}") from error
+    if topic == TASK_TOPIC:
+        if not isinstance(told, dict):
+            raise CallerError(
+                'to elect who sends a task, say which: --action \'{"task": "shop.report", "args": []}\''
+            )
+        signature = app.signature(told)
+        # Whoever wins sends it under this id: Celery's workers take it from the signature.
+        task_id = signature.options.get("task_id") or elected_task_id(election_id)
+        told = signature.clone(task_id=task_id).to_dict()
+    election = Election(election_id, topic, told, mode)
+    check_election(election)
+    return election
+
+
+# -- who won
+
+
+def _listen(receiver: "EventReceiver") -> None:
+    """Subscribe: whatever is said from now on is heard."""
+    with suppress(TimeoutError):  # nothing is said yet
+        receiver.capture(timeout=0.0, wakeup=False)
+
+
+def _winner(receiver: "EventReceiver", election: Election, *, timeout: float) -> ElectionRow:
+    """Return the election with the first that says it won, if one does within ``timeout`` seconds."""
+    row = _row(election)
+    deadline = monotonic() + timeout
+    while row.winner is None and (left := deadline - monotonic()) > 0:
+        try:
+            (event,) = receiver.itercapture(limit=1, timeout=left, wakeup=False)
+        except TimeoutError:
+            break
+        elected = _read(event)
+        if elected is not None and elected.id == election.id:
+            row = row._replace(winner=visible(event.hostname), token=elected.token or None)
+    return row
+
+
+def _read(event: Event) -> Elected | None:
+    if event.type != ELECTED_EVENT:
+        return None
+    try:
+        message = read_message(event)
+    except PeerError:  # whoever reaches the broker can say anything
+        return None
+    return message if isinstance(message, Elected) else None
+
+
+def _record(app: "Celeriac", election: Election) -> Record | None:
+    """Return what the arbiter knows of an election that nobody spoke of; none if it cannot say."""
+    from celeriac.worker.elector import election_key  # noqa: PLC0415  (loads a worker)
+
+    try:
+        return app.arbiter.read(election_key(election.id))
+    except CeleriacError:  # it is told below that the arbiter cannot be asked
+        return None
+
+
+# -- what is told
+
+
+def _row(election: Election) -> ElectionRow:
+    action = election.action
+    options = action.get("options", {}) if isinstance(action, dict) and election.topic == TASK_TOPIC else {}
+    task_id = options.get("task_id")
+    return ElectionRow(
+        visible(election.id), visible(election.topic), election.mode.value, task=task_id and visible(task_id)
+    )
+
+
+def _show(row: ElectionRow, *, as_json: bool) -> None:
+    if as_json:
+        output.write_json(row._asdict(), indent=2)
+        return
+    for name, value in zip(ElectionRow._fields, cells(row), strict=True):
+        if value:
+            output.write(f"{name:<6}  {value}")
+
+
+def _say_why_not(app: "Celeriac", election: Election, timeout: float) -> None:
+    """Tell what can be known of why nobody said that it won, and what cannot."""
+    output.say(
+        f"nobody said within {timeout:g} seconds that it won, and who acts, if anybody does, is not known"
+    )
+    trouble = _trouble(app)
+    if trouble:
+        output.say(f"- {trouble}")
+    if election.topic == TASK_TOPIC:
+        output.say("- workers may not act: they do if their setting election_actions names the task")
+    else:
+        output.say(f"- workers may have no handler for {election.topic!r} (worker.gossip.election_handlers)")
+    output.say("- a worker of Celery may have won: those do not say so")
+    output.say("- the workers may need more time (--timeout); their logs say why one does not act")
+
+
+def _trouble(app: "Celeriac") -> str:
+    """Return what keeps everybody from being elected, as far as is seen from here; empty if nothing does."""
+    try:
+        arbiter = app.arbiter
+        level, min_level = arbiter.look(), Level[app.conf.election_min_level]
+    except CeleriacError as error:
+        return f"who decides elections cannot be asked: {error}"
+    return level_text(level, arbiter.reason, min_level=min_level) if level < min_level else ""
