@@ -148,7 +148,10 @@ class Storm:
         """Say whether an election is over: of mode once it is decided, else somebody has acted."""
         if key.startswith(Mode.TAKEOVER):
             return key in self.sink.highest
-        return self.app.arbiter.read(election_key(key)) is not None
+        try:
+            return self.app.arbiter.read(election_key(key)) is not None
+        except NetworkError:
+            return False  # RabbitMQ takes links a moment before it has its streams again
 
     # -- faults
 
@@ -195,7 +198,7 @@ class Storm:
         return next(each for each in self.candidates if last.boot.startswith(f"{each.hostname}/"))
 
     def _plan(self) -> Iterator[tuple[Callable[[bool], None], bool]]:
-        # And how many of them are aimed at the leader.
+        """Return faults without end, and whether each is aimed at the leader."""
         some = [
             *((strike, share) for strike in (self._kill, self._pause) for share in (0.0, 1.0)),
             *((strike, 0.5) for strike in (self._cut, self._hold, self._deafen)),
