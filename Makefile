@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 RUN := .venv/bin/
 READY := .venv/.ready
 
-.PHONY: help up example test test-fast soak check fix bench pins clean
+.PHONY: help up example test test-fast sim soak check fix bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ test: $(READY) ## run every test
 
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit
+
+sim: $(READY) ## simulate 20,000 elections of each mode: make sim ELECTIONS=1000000, make sim SEED=… MODE=… PROFILE=…
+	@$(RUN)python -m tests.simulation $(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(MODE),--mode $(MODE)) $(if $(PROFILE),--profile $(PROFILE))
 
 soak: $(READY) ## try the laws, the gate and the brokers' restarts for an hour or more
 	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from time import monotonic
 
 import pytest
 
@@ -17,7 +16,6 @@ from celeriac.testing.process import wait_until
 from celeriac.transport.amqp_arbiter import AmqpArbiter
 from celeriac.transport.amqp_stream import StreamArbiter
 from celeriac.transport.amqp_stream_link import StreamLink
-from celeriac.transport.arbiter import CALL_PATIENCE
 from tests.arbiter_contract import LONG, SHORT, claimed, granted, outlast, some_key
 
 PATIENCE = 60.0
@@ -64,6 +62,12 @@ def is_answered(call: Callable[[], object]) -> bool:
     return not is_lost(call)
 
 
+def is_written_down(server: RabbitServer) -> bool:
+    """Say whether the server would know after a crash that it has streams: it notes the first one late."""
+    notes = server.folder.glob("data/*/coordination/*/names.dets")
+    return any(b"rabbit_stream_coordinator" in note.read_bytes() for note in notes)
+
+
 # -- streams
 
 
@@ -108,14 +112,12 @@ def test_what_was_granted_outlives_a_broker_that_is_killed(
     assert holder.renew(lease, "owner", term.token, ttl=LONG, note=b"note")
     assert not is_granted(other, once, "other", mode=Mode.ONCE)
 
+    assert wait_until(lambda: is_written_down(own_rabbit), patience=PATIENCE)
     own_rabbit.kill()
-    began_at = monotonic()
     with pytest.raises(ConnectionLost):
         holder.renew(lease, "owner", term.token, ttl=LONG)
-    took = monotonic() - began_at
     own_rabbit.start()
 
-    assert took < CALL_PATIENCE + 1
     assert wait_until(lambda: is_answered(lambda: other.read(once)), patience=PATIENCE)
     assert wait_until(lambda: is_answered(lambda: holder.read(once)), patience=PATIENCE)
     assert granted(holder, once, "owner", mode=Mode.ONCE) == first
@@ -234,17 +236,14 @@ def test_the_level_is_that_of_the_cluster(
     assert "streams of RabbitMQ" in arbiter.reason
 
 
-def test_another_broker_decides_where_one_is_named(
-    amqp_url: str, rabbit_server: RabbitServer, new_arbiter: NewArbiter
-) -> None:
+def test_another_broker_decides_where_one_is_named(amqp_url: str, new_arbiter: NewArbiter) -> None:
     key = some_key()
-    nowhere = "amqp://guest:guest@127.0.0.1:1//"
+    options = {"visibility_timeout": 60}
 
-    arbiter = new_arbiter(nowhere, election_url=amqp_url)
+    arbiter = new_arbiter("redis://127.0.0.1:1/0", election_url=amqp_url, broker_transport_options=options)
     first = granted(arbiter, key, "owner", mode=Mode.ONCE)
 
     assert granted(new_arbiter(amqp_url), key, "owner", mode=Mode.ONCE) == first
-    assert rabbit_server.url not in arbiter.reason
 
 
 def test_a_broker_that_is_not_there_is_no_reason_to_decide_otherwise(
@@ -270,6 +269,7 @@ def test_without_streams_one_holds_a_key_and_the_operator_is_told_once(
     with caplog.at_level(logging.WARNING, "celeriac"):
         decisions = [arbiter.claim(key, "owner", ttl=LONG, mode=Mode.LEASE) for _ in range(2)]
         level = arbiter.look()
+        (told,) = caplog.messages
     denied = other.claim(key, "other", ttl=LONG, mode=Mode.LEASE)
     own = arbiter.claim(key, "another", ttl=LONG, mode=Mode.LEASE)
 
@@ -278,7 +278,6 @@ def test_without_streams_one_holds_a_key_and_the_operator_is_told_once(
     assert own == Denied("owner", 0, RecordState.HELD, LONG)
     assert level is Level.L1
     assert "there can be two winners" in arbiter.reason
-    (told,) = caplog.messages
     assert "has no streams" in told
 
 
@@ -339,9 +338,7 @@ def test_without_streams_a_lease_ends_with_its_link(
 
     old_rabbit.close_connections()
 
-    assert wait_until(
-        lambda: is_answered(lambda: other.look()) and is_granted(other, key, "other"), patience=PATIENCE
-    )
+    assert wait_until(lambda: is_answered(other.look) and is_granted(other, key, "other"), patience=PATIENCE)
     assert wait_until(lambda: is_answered(arbiter.look), patience=PATIENCE)
     assert not arbiter.renew(key, "owner", 0, ttl=LONG)
 

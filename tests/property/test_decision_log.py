@@ -33,7 +33,7 @@ steps = st.one_of(
     st.tuples(st.sampled_from(("read", *VERBS)), st.sampled_from(NODES)),
     st.tuples(st.sampled_from(("land", "land", "land twice", "lose", "restart")), st.sampled_from(NODES)),
     st.tuples(st.just("pass"), st.sampled_from((3.0, 9.0, 10.5))),
-    st.tuples(st.just("pass"), st.sampled_from((3.0, 9.0, RETAIN * 0.4, RETAIN * 0.7, RETAIN * 1.2))),
+    st.tuples(st.just("pass"), st.sampled_from((3.0, 9.5, RETAIN * 0.4, RETAIN * 0.7, RETAIN * 1.2))),
 )
 stories = st.lists(
     st.tuples(steps, st.sampled_from(("a", "a", "a", "b")), st.sampled_from((0, 0, 0, 50))),

@@ -94,7 +94,7 @@ def test_the_gate_before_a_change_checks_and_then_tests() -> None:
 
     commands = [line for line in lines if line.startswith("make ")]
 
-    assert commands == ["make check", "make test"]
+    assert commands == ["make check", "make test", "make sim"]
 
 
 def test_the_hooks_before_a_commit_are_those_of_make_check() -> None:

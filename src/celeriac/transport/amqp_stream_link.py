@@ -32,10 +32,15 @@ DEFAULT_EXCHANGE: Final = Exchange("", "direct")
 
 
 def arbiter_settings(settings: Settings) -> Settings:
-    """Return settings whose broker is who decides elections. TLS of another one is for its URL to say."""
+    """Return settings whose broker is who decides elections.
+
+    Of another one than the broker, the URL says all: options of the broker may be of another family.
+    """
     if settings.election_url is None:
         return settings
-    return replace(settings, broker_url=settings.election_url, broker_use_ssl=False)
+    return replace(
+        settings, broker_url=settings.election_url, broker_use_ssl=False, broker_transport_options={}
+    )
 
 
 class ArbiterLink(AmqpConnection):

@@ -319,11 +319,23 @@ def test_where_another_may_follow_a_candidate_watches_who_was_elected(mode: Mode
     part = Part(mode)
     part.stand()
 
-    effects = part.hear_elected(token=9)
+    effects = part.hear_elected()
 
     assert effects == []
     assert part.phase is Phase.WATCHING
-    assert part.wait(WATCH + STAGGER) == [claim(mode, floor=9)]
+    assert part.wait(WATCH + STAGGER) == [claim(mode)]
+
+
+def test_a_token_that_a_peer_speaks_of_lifts_no_floor_and_one_of_the_arbiter_does() -> None:
+    part = Part(Mode.LEASE)
+    part.stand()
+    part.hear_elected(token=2**62)
+    by_hearsay = part.wait_until_due()
+
+    part.answer(held(token=9))
+
+    assert by_hearsay == [claim(Mode.LEASE)]
+    assert part.wait_until_due() == [claim(Mode.LEASE, floor=9)]
 
 
 @pytest.mark.parametrize("mode", [Mode.TAKEOVER, Mode.LEASE])
