@@ -178,6 +178,8 @@ class Celeriac:
 
         It is called with the leadership first. Where another process leads it is not run, and gives None.
         """
+        if callable(name):  # written without a name, it would be a decorator that nobody calls
+            raise CallerError('say what is led: @app.elected("nightly-report")')
         return lambda function: elected(lambda: self.leadership(name, ttl=ttl), function)
 
     # -- tasks
@@ -239,9 +241,10 @@ class Celeriac:
         timeout: float = 1.0,
     ) -> Result:
         """Have the workers elect one of them, which sends a task; return its result, to wait for."""
-        election_id = id or str(uuid4())
+        # An empty one is refused below: who meant to name it would have it run each time.
+        election_id = str(uuid4()) if id is None else id
         # Whoever wins sends it under this id: a Celery worker takes it from the signature.
-        task_id = signature.options.get("task_id") or elected_task_id(election_id)
+        task_id = signature.options.get("task_id") or elected_task_id(str(election_id))
         reply_to = self._reply_to()
         whole = signature.clone(task_id=task_id)
         if reply_to:

@@ -79,9 +79,10 @@ def redis_that_keeps() -> Iterator[RedisServer]:
 @pytest.fixture(scope="module", params=BROKERS)
 def place(request: pytest.FixtureRequest, redis_that_keeps: RedisServer) -> Iterator[tuple[str, str, str]]:
     """A broker, its URL, and where results are kept."""
-    backend = redis_that_keeps.url_of(1)
+    # Of its own: an election of one id has one task, and its result is kept.
+    backend = redis_that_keeps.url_of(BROKERS.index(request.param) + 1)
     if request.param == "redis":
-        yield request.param, redis_that_keeps.url_of(2), backend
+        yield request.param, redis_that_keeps.url, backend
         return
     rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
     vhost = f"elections-{secrets.token_hex(4)}"

@@ -30,7 +30,7 @@ def truth() -> list[tuple[str, str, str, str]]:
     for each in fields(Settings):
         if not each.name.startswith("_"):
             kind = WORDS[each.type]
-            if each.name in ("broker_url", "result_backend"):
+            if each.name in ("broker_url", "result_backend", "election_url"):
                 kind = kind.replace("text", "URL")
             default = repr(getattr(settings, each.name))
             rows.append((each.name, kind, default, f"CELERIAC_{each.name.upper()}"))

@@ -15,7 +15,7 @@ from celeriac.cli.place import load
 from celeriac.cli.session import Session
 from celeriac.cli.worker_log import logging_to
 from celeriac.cli.worker_option import Log
-from celeriac.errors import ConnectionLost, ImproperlyConfigured
+from celeriac.errors import CallerError, ConnectionLost, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
 from celeriac.node.beat import Scheduler
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["beat"]
 
+#: Of the name of a beat: with what goes before it, it is the key of a lease.
+_NAME_CHARS: Final = 190
 #: So many entries, or a URL, and still a row.
 _ROW_CHARS: Final = 900
 _MOST_ENTRIES: Final = 20
@@ -81,6 +83,8 @@ def beat(
       celeriac beat -A shop.tasks:app --show
     """
     app = _app(session, place)
+    if not 0 < len(name) <= _NAME_CHARS or not name.isprintable():
+        raise CallerError(f"--name is a printable text of up to {_NAME_CHARS} characters")
     now = time()
     entries = read_schedule(app.conf, now=now, tasks=app.tasks)
     if not entries:
@@ -133,7 +137,9 @@ def _level_text(app: "Celeriac") -> str:
     except ConnectionLost as error:
         return f"not known yet: {error}"
     check_level(arbiter, Level[app.conf.election_min_level])
-    return f"level {level.name}: {arbiter.reason}"
+    url = app.conf.election_url
+    place = "" if url is None else f" at {sanitize_url(url)}"
+    return f"level {level.name}{place}: {arbiter.reason}"
 
 
 def _leader(app: "Celeriac", name: str) -> str:

@@ -127,7 +127,7 @@ def call(
             _show(result.id, name, as_json=as_json)
             return Code.OK
         output.say(f"sent {name} as {result.id}")
-        session.place_option = "--backend"
+        session.place_option = "--backend URL"
         return tell(app, result.id, wait=True, timeout=timeout, as_json=as_json)
     finally:
         app.close()

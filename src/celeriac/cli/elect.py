@@ -31,6 +31,8 @@ __all__ = ["elect"]
 
 #: What nodes tell of elections that are decided.
 _CLUSTER_EVENTS: Final = "cluster.#"
+#: What Celery writes of a call.
+_SIGNATURE_KEYS: Final = ("task", "args", "kwargs", "options", "subtask_type", "immutable", "chord_size")
 #: What became of what a winner was to do.
 _STATES: Final = {
     RecordState.HELD: "has not ended yet",
@@ -105,34 +107,46 @@ def elect(
       celeriac elect rebuild-index --json | jq -r .winner
     """
     app = session.app
-    election = _election(app, topic, action, election_id or str(uuid4()), Mode(mode.value))
+    is_new = election_id is None
+    election = _election(app, topic, action, election_id=election_id, mode=Mode(mode.value))
     try:
         agreed = confirm(session, Order(yes=yes), f"hold the election {election.id} on {topic}")
         if isinstance(agreed, Code):
             return agreed
         with app.events.Receiver(routing_key=_CLUSTER_EVENTS) as receiver:
-            return _hold(app, election, receiver, force=force, timeout=timeout, as_json=as_json)
+            row, record = _hold(app, election, receiver, force=force, timeout=timeout)
+            _show(row, as_json=as_json)
+            return _ending(app, election, row, record, is_new=is_new, timeout=timeout)
     finally:
         app.close()
 
 
 def _hold(
-    app: "Celeriac",
-    election: Election,
-    receiver: "EventReceiver",
-    *,
-    force: bool,
-    timeout: float,
-    as_json: bool,
-) -> Code:
+    app: "Celeriac", election: Election, receiver: "EventReceiver", *, force: bool, timeout: float
+) -> tuple[ElectionRow, Record | None]:
+    """Hold an election; return it with who won, and what the arbiter knows if nobody said so."""
     _listen(receiver)
     app.control.election(election.id, election.topic, election.action, mode=election.mode, force=force)
     row = _winner(receiver, election, timeout=timeout)
     record = _record(app, election) if row.winner is None else None
     if record is not None:
         row = row._replace(winner=node_of(record.owner) or None, token=record.token or None)
-    _show(row, as_json=as_json)
-    if record is not None:
+    return row, record
+
+
+def _ending(
+    app: "Celeriac",
+    election: Election,
+    row: ElectionRow,
+    record: Record | None,
+    *,
+    is_new: bool,
+    timeout: float,
+) -> Code:
+    """Say what the row does not; return how the command ends."""
+    if record is not None and is_new:
+        output.say(f"nobody said so in time, but the arbiter knows, and the action {_STATES[record.state]}")
+    elif record is not None:
         output.say(
             f"it was decided before, and the action {_STATES[record.state]}. "
             "An id is elected for once; to elect again, give another --id"
@@ -143,8 +157,12 @@ def _hold(
     return Code.OK
 
 
-def _election(app: "Celeriac", topic: str, action: str | None, election_id: str, mode: Mode) -> Election:
+def _election(
+    app: "Celeriac", topic: str, action: str | None, *, election_id: str | None, mode: Mode
+) -> Election:
     """Read what is to be elected for; raises CallerError for what no worker would take part in."""
+    # An empty id is refused below: who meant to name it would have it done each time.
+    name = str(uuid4()) if election_id is None else election_id
     try:
         told = None if action is None else json.loads(action)
     except (ValueError, RecursionError) as error:
@@ -154,11 +172,16 @@ def _election(app: "Celeriac", topic: str, action: str | None, election_id: str,
             raise CallerError(
                 'to elect who sends a task, say which: --action \'{"task": "shop.report", "args": []}\''
             )
+        unknown = sorted(told.keys() - _SIGNATURE_KEYS)
+        if unknown:  # elsewhere they are let pass, for the sake of later Celerys; here it is a slip
+            raise CallerError(
+                f"--action has {visible(unknown[0])!r}, which is not known; use {', '.join(_SIGNATURE_KEYS)}"
+            )
         signature = app.signature(told)
         # Whoever wins sends it under this id: Celery's workers take it from the signature.
-        task_id = signature.options.get("task_id") or elected_task_id(election_id)
+        task_id = signature.options.get("task_id") or elected_task_id(name)
         told = signature.clone(task_id=task_id).to_dict()
-    election = Election(election_id, topic, told, mode)
+    election = Election(name, topic, told, mode)
     check_election(election)
     return election
 

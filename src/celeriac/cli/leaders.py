@@ -22,6 +22,8 @@ def leaders(session: Session, *, as_json: AsJson = False) -> Code:
       celeriac leaders --json | jq -r '.leaders[].leader'
     """
     app = session.app
+    if app.conf.election_url is not None:
+        session.place_option = "the setting election_url"
     try:
         level = app.arbiter.look()
         rows = leader_rows(app.arbiter.leases())

@@ -70,7 +70,7 @@ def result(
     """
     if timeout is not None and not wait:
         raise CallerError("--timeout says how long to wait: add --wait, or leave it out")
-    session.backend, session.place_option = backend, "--backend"
+    session.backend, session.place_option = backend, "--backend URL"
     app = session.app
     _check_backend(app)
     try:

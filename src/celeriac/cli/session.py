@@ -22,7 +22,7 @@ __all__ = ["Session", "ending"]
 
 #: What to do about an error, where its own words do not say: only here is known that there are options.
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
-    (ConnectionLost, "start it, or name another with {option} URL"),
+    (ConnectionLost, "start it, or name another with {option}"),
 )
 
 
@@ -40,8 +40,8 @@ class Session:
     backend: str | None = None
     config: Path | None = None
     is_debug: bool = False
-    #: The option that names what this command connects to.
-    place_option: str = "--broker"
+    #: The option, or the setting, that names what this command connects to.
+    place_option: str = "--broker URL"
     #: Makes an app from the arguments of :class:`~celeriac.app.Celeriac`.
     assemble: Callable[..., "Celeriac"] = _assemble
     #: Tells whether somebody is there to answer a question.

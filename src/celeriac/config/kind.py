@@ -95,6 +95,17 @@ _PARTICULAR = {
         lambda value: value in (None, "") or _is_url(value),
         keep=lambda value: value or None,
     ),
+    "election_url": _Kind(
+        "give a URL such as redis://127.0.0.1:6379/0, or an empty text for that of the broker",
+        lambda value: value in (None, "") or _is_url(value),
+        keep=lambda value: value or None,
+    ),
+    "beat_ttl": _Kind(
+        "give a number of seconds of at least 0.5",
+        lambda value: _is_seconds(value) and value >= 0.5,
+        float,
+        float,
+    ),
     "result_expires": _Kind(
         "give a number of seconds, or 0 for no end",
         lambda value: _is_seconds(value) or (type(value) in (int, float) and value == 0),

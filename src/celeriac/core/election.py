@@ -129,7 +129,7 @@ class Candidacy:
             return self._claim(now)
         if self._rules.has_celery() and not self._rules.acts_beside_celery:
             # One of Celery's is to be preferred: it does not ask whether we may. If none stands, we do.
-            self._next_at = now + NOMINATION
+            self._next_at = min(self._next_at, now + NOMINATION)
             return []
         return self._nominate(now)
 
@@ -174,13 +174,12 @@ class Candidacy:
         """
         if self.phase in _OPEN:
             self.candidates.add(elect.candidate, is_ours=elect.is_ours)
-        effects: list[Effect] = [
-            Acknowledge(self.election.id, elect.candidate.name, len(self.candidates)),
-        ]
+        effects: list[Effect] = []
         if self.phase is Phase.OBSERVING and not elect.is_ours:
+            # Celery: it counts acknowledgements, and fails if it has not heard of two candidates by then.
             effects += self._nominate(now)
         self._hasten(now)
-        return effects
+        return [*effects, Acknowledge(self.election.id, elect.candidate.name, len(self.candidates))]
 
     def receive_ack(self, ack: Ack, now: float) -> list[Effect]:
         """Take note that a node has heard of a candidate; once all have heard of us nobody need wait."""
@@ -209,11 +208,12 @@ class Candidacy:
 
     # -- what the arbiter says
 
-    def answer(self, answer: Answer, now: float) -> list[Effect]:
-        """Take the answer to what was asked; None if there was none, and it may have been done or not."""
+    def answer(self, answer: Answer, now: float, *, sent_at: float | None = None) -> list[Effect]:
+        """Take the answer to what was asked (at ``sent_at``, if not at once); None if it is not known."""
         if not self._is_asking:
             return []
         self._is_asking = False
+        self._asked_at = self._asked_at if sent_at is None else sent_at
         if answer is None:
             return self._unanswered(now)
         self._backoff.reset()
@@ -269,20 +269,21 @@ class Candidacy:
             self._next_at = now
 
     def _nominated(self, now: float) -> list[Effect]:
-        if not self.may_act:
-            return self._end(Phase.FOLLOWING, "this node may not act; it stood for company", now)
-        if self.candidates.is_celery_first:
-            return self._end(Phase.FOLLOWING, "a worker of Celery is preferred, and decides by itself", now)
-        if self.candidates.has_celery and not self._rules.acts_beside_celery:
-            reason = "a worker of Celery takes part, so that there may be two winners (level L0)"
-            return self._end(Phase.FOLLOWING, reason, now)
-        if not self.candidates or self.candidates.own_rank() == 0:
+        if self._reason_to_follow() or not self.candidates or self.candidates.own_rank() == 0:
             return self._claim(now)
         self.phase = Phase.BACKOFF
         self._next_at = now + self.candidates.own_rank() * STAGGER
         return []
 
+    def _reason_to_follow(self) -> str:
+        if not self.may_act:
+            return "this node may not act; it stood for company"
+        return self.candidates.reason_to_follow(acts_beside_celery=self._rules.acts_beside_celery)
+
     def _claim(self, now: float) -> list[Effect]:
+        # Here, where every way leads: nothing that a node says makes us claim what we may not.
+        if reason := self._reason_to_follow():
+            return self._end(Phase.FOLLOWING, reason, now)
         self.phase = Phase.CLAIMING
         self.forget_at = inf
         return self._ask(Claim(self.election.id, self.election.mode, self._ttl, self._floor), now)

@@ -59,9 +59,16 @@ class Elections:
         return self._noted(candidacy, candidacy.stand(now))
 
     def join(self, election: Election, now: float) -> list[Effect]:
-        """Take part in an election that another node called, if we may act in it."""
-        candidacy = self._of(election, now, may_act=self._is_allowed(election))
-        return [] if candidacy is None else self._noted(candidacy, candidacy.stand(now))
+        """Take part in an election that another node called, if we may act in it.
+
+        What candidates said of it before does not count: one of them could choose how often it is acted on.
+        """
+        candidacy = self._of(election, now, may_act=False)
+        if candidacy is None:
+            return []
+        if candidacy.phase is Phase.OBSERVING and candidacy.due_at == inf:  # nobody else has called it
+            candidacy.election, candidacy.may_act = election, self._may_act(election)
+        return self._noted(candidacy, candidacy.stand(now))
 
     def receive(self, message: Message, now: float) -> list[Effect]:
         """Take what a node says; what it says of an election that nobody stands in is nothing."""
@@ -79,10 +86,19 @@ class Elections:
                 effects = candidacy.receive_resigned(message, now)
         return self._noted(candidacy, effects)
 
-    def answer(self, id: str, answer: Answer, now: float) -> list[Effect]:  # noqa: A002
-        """Take what the arbiter said; None if it said nothing in time."""
+    def answer(
+        self,
+        id: str,  # noqa: A002
+        answer: Answer,
+        now: float,
+        *,
+        sent_at: float | None = None,
+    ) -> list[Effect]:
+        """Take what the arbiter said; None if it said nothing in time. See :meth:`Candidacy.answer`."""
         candidacy = self._all.get(id)
-        return [] if candidacy is None else self._noted(candidacy, candidacy.answer(answer, now))
+        if candidacy is None:
+            return []
+        return self._noted(candidacy, candidacy.answer(answer, now, sent_at=sent_at))
 
     def acted(self, id: str, now: float, *, is_failed: bool = False) -> list[Effect]:  # noqa: A002
         """Note that what we were to do has ended."""

@@ -13,10 +13,12 @@ Whatever goes wrong in here stays in here: Celery never sees an exception of our
 
 import logging
 from collections.abc import Callable, Sequence
+from os import environ
 from threading import Lock
 from time import monotonic, time
 from typing import Any, Final
 
+from celeriac.config import Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.gossip import Effect, ElectionHeard, Gossip
 from celeriac.core.membership import PULSE, Joined, Left, Lost, Membership, Refuted, Suspected
@@ -49,16 +51,24 @@ def install(app: Any, *, election_actions: Sequence[str] = (), **settings: Any) 
     """Add the detector to the workers of a Celery app; to do so twice is to do it once.
 
     With ``election_actions``, the tasks that elections may start (``["shop.*"]``, ``["*"]``), the elections
-    of those workers are decided by an arbiter too: by Celeriac's settings ``election_…``, of which
-    ``settings`` may give others. All workers of the cluster should have it: those that have not decide
-    by themselves.
+    of those workers are decided by an arbiter too: by Celeriac's settings ``election_…``, which are looked
+    up as ever, and of which ``settings`` may give others. The broker is that of the app. All workers of the
+    cluster should have it: those that have not decide by themselves. Raises ImproperlyConfigured for a
+    setting that is wrong.
     """
+    if settings and not election_actions:
+        raise ImproperlyConfigured(
+            f"{', '.join(settings)}: settings of elections need election_actions, the tasks they may start"
+        )
+    if election_actions:
+        # Now, where the error shows the line, and not when a worker starts.
+        Settings.load({**settings, "election_actions": election_actions}, environ=environ)
     app.steps["consumer"].add(MembersStep)
     inspect_command(name=COMMAND, help="Who is there, as Celeriac's detector has it.")(_tell_members)
     if election_actions and not getattr(app, _MARK, False):
         from celeriac.integrations.celery_election import election_step  # noqa: PLC0415 - only who elects
 
-        app.steps["consumer"].add(election_step({**settings, "election_actions": tuple(election_actions)}))
+        app.steps["consumer"].add(election_step({**settings, "election_actions": election_actions}))
         setattr(app, _MARK, True)
 
 

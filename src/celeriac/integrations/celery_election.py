@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from os import environ
 from time import monotonic
 from typing import Any, Final
 
@@ -47,6 +48,7 @@ def election_step(settings: Mapping[str, Any]) -> type[Any]:
             """Begin to look what is due: the steps start anew with each link."""
             tick = _guarded(lambda: self.elector.tick(monotonic()))
             self._timer_entry = consumer.timer.call_repeatedly(_TICK, tick)
+            self.elector.look()
 
         def stop(self, consumer: Any) -> None:  # noqa: ARG002
             """Look no more."""
@@ -109,8 +111,10 @@ class _Teller:
 
     def tell(self, kind: str, /, **fields: Any) -> None:
         """Send an event; what cannot be sent costs preference, and no more."""
+        dispatcher = self._gossip.dispatcher
         try:
-            self._gossip.dispatcher.send(kind, **fields)
+            # Celery: without -E its ``send`` leaves out all that does not begin with ``worker-``.
+            dispatcher.publish(kind, fields, dispatcher.producer)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker must go on
             logger.warning("Cannot send %s: %s", kind, error)
 
@@ -139,14 +143,17 @@ def _peers(consumer: Any) -> list[str]:
 
 
 def _settings(conf: Any, given: Mapping[str, Any]) -> Settings:
-    """Return the settings of Celeriac for a worker of Celery: its broker decides, unless another is given."""
+    """Return the settings of Celeriac for a worker of Celery: its broker decides, unless another is named.
+
+    Variables and files count, as everywhere: who is told another arbiter than the rest elects for itself.
+    """
     url = conf.broker_write_url or conf.broker_url
     of_celery = {
         "broker_url": ";".join(url) if isinstance(url, list | tuple) else str(url),
         "broker_transport_options": dict(conf.broker_transport_options or {}),
         "broker_use_ssl": conf.broker_use_ssl or False,
     }
-    return Settings(**{**of_celery, **given})
+    return Settings.load({**of_celery, **given}, environ=environ)
 
 
 def _guarded(act: Callable[..., object]) -> Callable[..., None]:

@@ -67,6 +67,8 @@ class Leadership:
         self._on_step_down = on_step_down
         self._term: Term | None = None
         self._pid = 0
+        #: The highest token we had.
+        self._floor = 0
         #: Two threads that enter at once must not both begin: nobody could end the first.
         self._beginning = Lock()
 
@@ -179,6 +181,7 @@ class Leadership:
                     f"the leadership {self.name!r} is entered already: make another to enter it twice"
                 )
             process = os.getpid()
+            self._floor = max(self._floor, self.token)
             term = Term(
                 self.name,
                 # By boot and by entry: nobody resumes what another began.
@@ -188,9 +191,10 @@ class Leadership:
                 ttl=self.ttl,
                 tries_once=tries_once,
                 on_step_down=self._on_step_down,
+                floor=self._floor,
             )
+            term.start()  # if no thread can be started, nothing has begun
             self._pid, self._term = process, term
-            term.start()
         return term
 
     def _end(self) -> "Future[None] | None":

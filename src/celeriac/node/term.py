@@ -68,6 +68,7 @@ class Term:
         ttl: float,
         tries_once: bool,
         on_step_down: Callable[[str], object] | None,
+        floor: int = 0,
     ) -> None:
         self.name = name
         self.elected: Future[bool] = Future()
@@ -81,6 +82,8 @@ class Term:
         self._ttl = ttl
         self._tries_once = tries_once
         self._on_step_down = on_step_down
+        #: The token of our last term, which an arbiter may have forgotten.
+        self._floor = floor
         self._candidacy = Candidacy(
             Election(self._key, _TOPIC, mode=Mode.LEASE),
             Rules(owner, owner, random),
@@ -171,7 +174,10 @@ class Term:
     def _carry_out(self, effect: Effect) -> list[Effect]:
         match effect:
             case Claim() | Renew() | Finish() | Release():
-                return self._candidacy.answer(self._ask(effect), monotonic())
+                answer, now = self._ask(effect), monotonic()
+                # Whoever gave up meanwhile comes to lead nothing.
+                given_up = self._candidacy.resign(now) if self._is_leaving else []
+                return [*given_up, *self._candidacy.answer(answer, now)]
             case Act():
                 return self._lead_on(effect)
             case StepDown():
@@ -244,7 +250,7 @@ class Term:
             self._owner,
             ttl=claim.ttl,
             mode=claim.mode,
-            floor=claim.floor,
+            floor=max(claim.floor, self._floor),
             timeout=min(CALL_PATIENCE, claim.ttl),
         )
         if isinstance(answer, Granted) and arbiter.level < self._min_level:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from celeriac.config import Settings
-from celeriac.errors import AccessRefused
+from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.model.message import Exchange, Message
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.amqp_consumer import AmqpConsumer
@@ -120,10 +120,19 @@ class StreamLink(ArbiterLink):
             tag = f"celeriac.{name}"
             self._reader.consumers[channel.channel_id, tag.encode()] = consumer
             self._acknowledging.append(consumer)
-            # py-amqp takes by itself what comes while it waits for an answer of the broker.
-            channel.basic_consume(
-                name, consumer_tag=tag, callback=receive, no_ack=False, arguments={_PLACE: start}
-            )
+            try:
+                # py-amqp takes by itself what comes while it waits for an answer of the broker.
+                channel.basic_consume(
+                    name, consumer_tag=tag, callback=receive, no_ack=False, arguments={_PLACE: start}
+                )
+            except self._errors as error:
+                if "replica" not in error_text(error):
+                    raise
+                # A node that was started takes links before it has its streams again.
+                raise ConnectionLost(
+                    f"the arbiter at {self.address} has no stream {name!r} at hand ({error_text(error)}): "
+                    "wait until it has, or name a node in the URL that keeps it"
+                ) from error
 
     def write(self, name: str, body: bytes) -> None:
         """Publish to a stream."""

@@ -129,6 +129,8 @@ class Elector:
         self.elections = Elections(rules, ttl=settings.election_ttl, may_act=self._may_act)
         self._inbox: SimpleQueue[Callable[[float], list[Effect]]] = SimpleQueue()
         self._askers = Crew("celeriac-arbiter", _ASKERS)
+        #: Apart: what was done must be told in its time, however many claims wait, or another does it too.
+        self._enders = Crew("celeriac-ender", _ASKERS)
         self._actors = Crew("celeriac-election", _ACTORS)
         self._logging = Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
@@ -156,8 +158,8 @@ class Elector:
         until = monotonic() + timeout
         while monotonic() < until and any(each.phase in _BUSY for each in list(self.elections.all.values())):
             sleep(_LOOK_EVERY)
-        self._askers.close()
-        self._actors.close()
+        for crew in (self._askers, self._enders, self._actors):
+            crew.close()
 
     # -- from the thread that hears other nodes
 
@@ -183,6 +185,8 @@ class Elector:
         except PeerError:
             self._log("unreadable", "What %.100r says of an election cannot be read.", event.hostname)
             return
+        if isinstance(message, Elect) and message.election.mode is Mode.LEASE:
+            return  # no election of workers
         if isinstance(message, Elect) and not message.is_ours and self._refuses_celery:
             self._carry_out(self.elections.resign(message.election.id, now))
             return
@@ -217,8 +221,10 @@ class Elector:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Claim() | Renew() | Finish() | Release():
+                case Claim():
                     self._askers.put(partial(self._ask, effect))
+                case Renew() | Finish() | Release():
+                    self._enders.put(partial(self._ask, effect))
                 case Act():
                     self._act(effect)
                 case StepDown(id_):
@@ -261,9 +267,16 @@ class Elector:
         self._actors.put(lambda: self._do(election, mandate))
 
     def _do(self, election: Election, mandate: Mandate) -> None:
-        is_failed = False
+        is_failed = not mandate.still_leader()
         try:
-            self._handlers[election.topic](election.action, mandate)
+            if is_failed:  # its turn came late
+                logger.warning(
+                    "What was elected for (%s, %s) is not begun: its time is over before its turn came.",
+                    election.id,
+                    election.topic,
+                )
+            else:
+                self._handlers[election.topic](election.action, mandate)
         except BaseException:  # a handler is the user's own
             is_failed = True
             logger.exception("What was elected for (%s, %s) failed.", election.id, election.topic)
@@ -271,8 +284,14 @@ class Elector:
 
     def _ask(self, request: Request) -> None:
         answer: Answer = None
+        sent_at = monotonic()
         try:
-            answer = self._answer(request)
+            if not isinstance(request, Claim) or self._arbiter().look() >= self._min_level:
+                # It may have waited for its turn, and a lease counts from now on.
+                sent_at = monotonic()
+                answer = self._answer(request)
+            if isinstance(request, Claim):
+                self._check_level(request.id)
         except NetworkError as error:
             self._log("arbiter", "The arbiter of elections cannot be asked: %s", error)
         except CeleriacError as error:
@@ -280,22 +299,12 @@ class Elector:
             self._call(lambda now: self.elections.resign(request.id, now))
         except Exception:
             logger.exception("Asking the arbiter failed.")
-        self._call(lambda now: self.elections.answer(request.id, answer, now))
+        self._call(lambda now: self.elections.answer(request.id, answer, now, sent_at=sent_at))
 
     def _answer(self, request: Request) -> Answer:
         arbiter, key, owner = self._arbiter(), election_key(request.id), self.owner
         match request:
-            case Claim(id_, mode, ttl, floor):
-                if arbiter.look() < self._min_level:
-                    self._log(
-                        "level",
-                        "Elections here are of level %s, below election_min_level (%s), so nobody acts: %s",
-                        arbiter.level.name,
-                        self._min_level.name,
-                        arbiter.reason,
-                    )
-                    self._call(lambda now: self.elections.resign(id_, now))
-                    return None
+            case Claim(_, mode, ttl, floor):
                 return arbiter.claim(key, owner, ttl=ttl, mode=mode, floor=floor)
             case Renew(_, token, ttl):
                 return arbiter.renew(key, owner, token, ttl=ttl)
@@ -303,6 +312,19 @@ class Elector:
                 return arbiter.finish(key, owner, token, is_failed=is_failed)
             case Release(_, token):
                 return arbiter.release(key, owner, token)
+
+    def _check_level(self, id: str) -> None:  # noqa: A002
+        """Give an election up if the level is too low: it can fall while we ask, with the link."""
+        arbiter = self._arbiter()
+        if arbiter.level < self._min_level:
+            self._log(
+                "level",
+                "Elections here are of level %s, below election_min_level (%s), so nobody acts: %s",
+                arbiter.level.name,
+                self._min_level.name,
+                arbiter.reason,
+            )
+            self._call(lambda now: self.elections.resign(id, now))
 
     def _look(self) -> None:
         try:

@@ -159,13 +159,19 @@ def test_a_schedule_that_cannot_work_ends_it_with_the_code_of_settings(
 
 
 @pytest.mark.parametrize(
-    ("option", "told"), [("--ttl=0.1", "equal to 0.5"), ("--name=", "a leadership is named")]
+    ("option", "told"),
+    [
+        ("--ttl=0.1", "equal to 0.5"),
+        ("--name=", "error: --name is a printable text of up to 190 characters\n"),
+        (f"--name={'x' * 191}", "error: --name is a printable text of up to 190 characters\n"),
+    ],
 )
 def test_an_option_that_cannot_work_is_a_matter_of_usage(cluster: Cluster, option: str, told: str) -> None:
     result = cluster.run("beat", option, assemble=lambda **_: scheduled(cluster))
 
     assert result.exit_code == 2
     assert told in result.stderr
+    assert "process" not in result.stderr
 
 
 def test_a_module_that_is_not_there_is_told(cluster: Cluster) -> None:

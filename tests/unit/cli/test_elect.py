@@ -106,6 +106,19 @@ def test_an_arbiter_that_does_not_know_who_won_then_says_at_least_that_somebody_
     assert "it was decided before, and the action has not ended yet" in result.stderr
 
 
+def test_a_new_id_was_never_decided_before(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("celeriac.cli.elect.uuid4", lambda: "e1")
+    cluster.app().arbiter.claim("election/e1", "a@1.7.boot", ttl=30, mode=Mode.ONCE)
+
+    result = cluster.run("elect", "tidy", "--force", "--yes", "--json", *SHORT)
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["winner"] == "a@1"
+    assert result.stderr == (
+        "nobody said so in time, but the arbiter knows, and the action has not ended yet\n"
+    )
+
+
 def test_the_mode_is_told_to_the_workers(cluster: Cluster) -> None:
     cluster.run("elect", "tidy", "--mode", "takeover", "--force", "-y", "--id", "e1", *SHORT)
 
@@ -278,7 +291,12 @@ def test_who_does_not_say_yes_holds_no_election(cluster: Cluster) -> None:
         (["task"], "say which: --action"),
         (["task", "--action", "[]"], "say which: --action"),
         (["task", "--action", '{"args": [1]}'], "a signature is a dict of task"),
+        (
+            ["task", "--action", '{"task": "shop.report", "arg": [7]}'],
+            "--action has 'arg', which is not known",
+        ),
         (["tidy", "--id", "x" * 181], "an id of up to 180 printable characters"),
+        (["tidy", "--id", ""], "an id of up to 180 printable characters"),
         (["tidy", "--action", json.dumps("x" * 20_000)], "nodes refuse more than 16,384"),
         (["tidy", "--mode", "lease"], "--mode"),
     ],

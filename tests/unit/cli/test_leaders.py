@@ -105,3 +105,14 @@ def test_an_arbiter_that_is_away_is_told(cluster: Cluster) -> None:
 
     assert result.exit_code == 69
     assert result.stderr.startswith("error: ")
+
+
+def test_an_arbiter_of_its_own_that_is_away_is_named_by_its_setting(cluster: Cluster) -> None:
+    url = "redis://:a-password@127.0.0.1:1/0"
+
+    result = cluster.run("leaders", assemble=lambda **_: cluster.app(election_url=url))
+
+    assert result.exit_code == 69
+    assert "redis://:**@127.0.0.1:1/0" in result.stderr
+    assert result.stderr.endswith("start it, or name another with the setting election_url\n")
+    assert "a-password" not in result.stderr

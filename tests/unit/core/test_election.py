@@ -790,7 +790,7 @@ def test_a_lone_candidate_of_celery_is_kept_company_and_nothing_is_done(may_act:
     part.hear(US, 5)
     ended = part.wait(NOMINATION)
 
-    assert effects == [Acknowledge("e1", PEER, 1), Nominate(part.election)]
+    assert effects == [Nominate(part.election), Acknowledge("e1", PEER, 1)]
     assert [type(effect) for effect in ended] == [Ended]
 
 

@@ -17,7 +17,7 @@ from celeriac.core.election_effect import (
     Release,
     StepDown,
 )
-from celeriac.core.election_rules import Rules
+from celeriac.core.election_rules import Rules, deadline_of
 from celeriac.core.elections import Elections
 from celeriac.model.election import Ack, Candidate, Elect, Elected, Election, Granted, Mode, Resigned
 
@@ -90,6 +90,50 @@ def test_what_another_says_of_an_election_is_not_what_we_act_on_in_our_own(elect
     effects = elections.stand(ours, 1.0)
 
     assert effects == [Nominate(ours)]
+
+
+@pytest.mark.parametrize(
+    "said", [heard(mode=Mode.TAKEOVER), heard(mode=Mode.LEASE)], ids=["takeover", "lease"]
+)
+def test_what_a_candidate_says_of_an_election_is_not_what_we_act_on_when_it_is_called(
+    elections: Elections, said: Elect
+) -> None:
+    elections.receive(said, 0.0)
+
+    effects = elections.join(about(), 1.0)
+
+    assert effects == [Nominate(about())]
+    assert elections.tick(1.0 + NOMINATION) == []  # the other one comes first
+    assert elections.tick(2.5) == [Claim("e1", Mode.ONCE, TTL, 0)]
+
+
+def test_what_a_candidate_says_of_an_election_keeps_nobody_from_it(elections: Elections) -> None:
+    elections.receive(Elect(about(topic="other"), Candidate(3, PEER)), 0.0)
+
+    assert elections.join(about(), 1.0) == [Nominate(about())]
+
+
+def test_an_election_that_is_called_twice_is_what_it_was_called_for_first() -> None:
+    rules = Rules(US, f"{US}.boot", lambda: 0.5, alive=lambda: [PEER], has_celery=lambda: True)
+    elections = Elections(rules, ttl=TTL, may_act=lambda election: election.topic == "topic")
+    elections.join(about(), 0.0)  # it waits for those of Celery
+
+    elections.join(about(mode=Mode.TAKEOVER), 0.1)
+    elections.join(about(topic="other"), 0.2)
+
+    assert elections.tick(NOMINATION) == [Nominate(about())]
+
+
+def test_a_lease_counts_from_when_it_was_asked_for_and_not_from_when_it_was_wanted(
+    elections: Elections,
+) -> None:
+    elections.stand(about(mode=Mode.TAKEOVER), 0.0)
+    elections.tick(NOMINATION)
+
+    effects = elections.answer("e1", Granted(7), 101.0, sent_at=100.0)
+
+    assert Act(about(mode=Mode.TAKEOVER), 7, b"") in effects
+    assert elections.all["e1"].deadline == deadline_of(100.0, TTL)
 
 
 def test_messages_find_their_election(elections: Elections) -> None:

@@ -113,7 +113,7 @@ def test_a_heartbeat_on_request_does_not_widen_the_window() -> None:
     assert node.membership.members[WORKER].freq == 2.0
 
 
-@pytest.mark.parametrize("kind", ["worker-elect", "worker-elect-ack"])
+@pytest.mark.parametrize("kind", ["worker-elect", "worker-elect-ack", "cluster-elected", "cluster-resign"])
 def test_an_election_moves_the_clock_and_no_attribute_of_a_worker(kind: str) -> None:
     node = Node()
     node.hear(worker("online", clock=25))
@@ -131,6 +131,25 @@ def test_an_election_is_a_sign_of_life() -> None:
     effects = node.hear(other("worker-elect", id="e1"))
 
     assert effects[0] == Joined(WORKER, PID)
+
+
+@pytest.mark.parametrize("kind", ["worker-elect", "worker-elect-ack", "cluster-elected", "cluster-resign"])
+def test_what_we_say_of_an_election_comes_back_to_us(kind: str) -> None:
+    node = Node()
+
+    effects = node.hear(other(kind, id="e1", hostname=US))
+
+    assert [type(effect) for effect in effects] == [ElectionHeard]
+    assert node.clock.value == 1
+    assert US not in node.state.workers
+
+
+def test_what_else_we_say_is_nothing_new_to_us() -> None:
+    node = Node()
+
+    effects = node.hear(worker("heartbeat", hostname=US))
+
+    assert effects == []
 
 
 def test_task_events_are_signs_of_life() -> None:

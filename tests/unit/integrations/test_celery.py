@@ -196,6 +196,24 @@ def test_to_install_twice_is_to_install_once(app: Celery) -> None:
     assert Panel.meta[COMMAND].type == "inspect"
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        # Letter by letter it would be a list, and a star among them.
+        ({"election_actions": "shop.*"}, "give a list of texts"),
+        ({"election_actions": ["shop.*"], "election_urll": "redis://web1"}, "election_urll"),
+        ({"election_actions": ["shop.*"], "election_url": "web1"}, "give a URL"),
+        ({"election_actions": ["shop.*"], "election_min_level": "L9"}, "choose L0, L1, L2, L3"),
+        ({"election_url": "redis://web1"}, "need election_actions"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_told_at_once(app: Celery, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=told):
+        install(app, **settings)
+
+    assert app.steps["consumer"] == set()
+
+
 class Consumer:
     """What the step uses of a consumer of Celery's."""
 

@@ -34,6 +34,10 @@ def elector(peer: Peer, request: Request) -> Peer:
     return peer.beat() if request.method == "heartbeat" else peer.reply(request, PONG)
 
 
+def our_elector(peer: Peer, request: Request) -> Peer:
+    return peer.beat(sw_ident="py-celeriac") if request.method == "heartbeat" else peer.reply(request, PONG)
+
+
 def sent(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the bodies of all requests."""
     return [json.loads(message.body) for name, message in cluster.broker.published if name == "celery.pidbox"]
@@ -518,16 +522,74 @@ def test_every_command_can_be_sent_to_some_and_be_answered() -> None:
     assert replies == [{"w2@web": {"ok": "3 more"}}]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2])
-def test_an_election_among_few_is_refused(workers: int) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("of_ours", [0, 1, 5])
+def test_an_election_among_few_of_celerys_is_refused(workers: int, of_ours: int) -> None:
     cluster = Cluster()
     for n in range(workers):
         cluster.peer(f"w{n}@web", elector)
+    for n in range(of_ours):
+        cluster.peer(f"ours{n}@web", our_elector)
 
-    with pytest.raises(CallerError, match=rf"{workers} answered.*force=True"):
+    with pytest.raises(CallerError, match=rf"fewer than 3 of Celery's.*; {workers} answered.*force=True"):
         cluster.control().election("e1", "task", timeout=SHORT)
 
     assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping"]
+
+
+def test_an_election_that_nobody_would_hold_is_refused() -> None:
+    cluster = Cluster()
+
+    with pytest.raises(CallerError, match=r"no worker that gossips answered.*force=True"):
+        cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_election_among_few_of_ours_is_held(workers: int) -> None:
+    cluster = Cluster()
+    for n in range(workers):
+        cluster.peer(f"w{n}@web", our_elector)
+
+    cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping", "election"]
+
+
+def test_the_usual_mode_is_not_told_and_another_is() -> None:
+    cluster = Cluster()
+    control = cluster.control()
+
+    control.election("e1", "note", 1, force=True)
+    control.election("e2", "note", 1, mode="takeover", force=True)
+
+    assert [body["arguments"] for body in sent(cluster)] == [
+        {"id": "e1", "topic": "note", "action": 1},
+        {"id": "e2", "topic": "note", "action": 1, "mode": "takeover"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "fix"),
+    [
+        (("", "task"), {}, "an id of up to 180"),
+        (("e1", "a\nb"), {}, "printable"),
+        (("e1", "task", object()), {}, "JSON"),
+        (("e1", "task", "x" * 17_000), {}, "where it is kept"),
+        (("e1", "task"), {"mode": "lease"}, "app.leadership"),
+        (("e1", "task"), {"mode": "always"}, "once or takeover"),
+    ],
+)
+def test_an_election_that_no_node_would_take_part_in_is_refused(
+    arguments: tuple[Any, ...], options: dict[str, Any], fix: str
+) -> None:
+    cluster = Cluster()
+
+    with pytest.raises(CallerError, match=fix):
+        cluster.control().election(*arguments, force=True, **options)
+
+    assert sent(cluster) == []
 
 
 def test_nodes_that_are_no_workers_elect_nobody() -> None:
@@ -546,7 +608,7 @@ def test_workers_that_answer_with_an_error_elect_nobody() -> None:
     for n in range(5):
         cluster.peer(f"w{n}@web", lambda peer, request: peer.beat().reply(request, {"error": "busy"}))
 
-    with pytest.raises(CallerError, match="0 answered"):
+    with pytest.raises(CallerError, match="no worker that gossips answered"):
         cluster.control().election("e1", "task", timeout=SHORT)
 
 

@@ -75,3 +75,10 @@ def test_a_function_that_would_run_later_is_refused(app: Celeriac) -> None:
     for function in (later, bit_by_bit):
         with pytest.raises(CallerError, match=f"{function.__name__} would run after"):
             app.elected("report")(function)
+
+
+def test_a_decorator_without_a_name_is_refused(app: Celeriac) -> None:
+    def write(_: Leadership) -> None: ...
+
+    with pytest.raises(CallerError, match=r'@app\.elected\("nightly-report"\)'):
+        app.elected(write)  # type: ignore[arg-type]  # what @app.elected without a name does

@@ -33,7 +33,7 @@ def fickle(app: Celeriac) -> Fickle:
 
 def others() -> set[asyncio.Task[Any]]:
     """Return the tasks of the loop but for the present one."""
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 async def until(event: Event) -> None:

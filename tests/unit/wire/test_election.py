@@ -115,7 +115,7 @@ def test_a_candidate_without_a_process_has_a_name() -> None:
     assert candidate_name("w1@web", None) == "w1@web.0"
 
 
-ODD_NAMES = [None, 7, "", "a\nb", "x" * 256, ["e1"], {}, "\ud800", True, 1.5]
+ODD_NAMES: list[object] = [None, 7, "", "a\nb", "x" * 256, ["e1"], {}, "\ud800", True, 1.5]
 
 
 @pytest.mark.parametrize("odd", [*ODD_NAMES, "x" * 181, "é" * 128], ids=lambda odd: repr(odd)[:20])

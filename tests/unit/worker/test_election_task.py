@@ -115,7 +115,7 @@ def test_after_its_time_nothing_is_sent() -> None:
 
 # -- what may be sent
 
-NO_SIGNATURES = [
+NO_SIGNATURES: list[object] = [
     None,
     "shop.pay",
     7,
@@ -229,7 +229,7 @@ def test_a_signature_that_is_elected_has_a_result_to_wait_for() -> None:
 
     assert (result.id, named.id) == (elected_task_id("e1"), "t9")
     assert sorted(hall.site.posted()) == sorted([result.id, "t9"])
-    assert [each.reply_to for each in tasks] == [app.backend.reply_to] * 2
+    assert [each.reply_to for each in tasks] == [app._reply_to()] * 2
 
 
 def test_a_signature_without_an_id_is_elected_anew_each_time() -> None:

@@ -1,9 +1,13 @@
 """Workers of ours in elections of Celery's workers, of which a test sends the events."""
 
+import json
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from celeriac.model.message import Message
+from tests.builders import worker as worker_event
 from tests.unit.worker.hall import TOPIC, Hall
 from tests.unit.worker.kit import come_true
 
@@ -125,3 +129,27 @@ def test_who_refuses_acts_among_its_own() -> None:
         assert come_true(lambda: hall.is_over("e1"))
 
     assert len(hall.winners("e1")) == 1
+
+
+def test_nothing_that_nodes_say_makes_one_act_on_what_is_not_allowed() -> None:
+    hall = Hall(1)
+    (worker,) = hall.workers
+    elect = {"id": "e1", "topic": "task", "action": {"task": "evil.run"}, "cver": 1}
+    won = {"eid": "e1", "inc": "w9@lab.9.abc", "winner": "w9@lab", "token": 3, "expires_in": 0}
+    now = monotonic()
+
+    for kind, fields in (
+        ("worker-elect", elect | {"x": 2, "mode": "takeover"}),
+        ("worker-elect", elect),  # as Celery's say it: ours stand for company
+        ("cluster-elected", won),
+        ("cluster-resign", {"resource": "e1", "owner": "w9@lab.9.abc", "token": 3}),
+    ):
+        event = worker_event("x", hostname="w9@lab") | {"type": kind} | fields
+        worker.gossip.receive(Message(json.dumps(event).encode()))
+    for _ in range(10):
+        now += 10
+        worker.parts.elector.tick(now)
+
+    assert hall.phases("e1") == ["following"]
+    assert hall.arbiter.asked == []
+    assert hall.site.posted() == []
