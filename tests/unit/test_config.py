@@ -31,9 +31,18 @@ SECRET_KEYS = [
     *("sig", "credentials", "authorization", "auth", "cookie", "dsn", "private"),
 ]
 OURS = {
+    "beat_ttl",
     "broker_retry_base",
     "broker_retry_cap",
     "control_allow",
+    "election_actions",
+    "election_broker_nodes",
+    "election_min_level",
+    "election_mixed",
+    "election_namespace",
+    "election_retain",
+    "election_ttl",
+    "election_url",
     "event_localize",
     "event_offline_limit",
     "max_tasks_in_memory",
@@ -42,6 +51,8 @@ OURS = {
     "result_max_bytes",
     "task_max_bytes",
     "task_routes",
+    # Celery: none is UTC.
+    "timezone",
     "worker_eta_task_limit",
     "worker_gossip_interval",
     "worker_heartbeat_interval",
@@ -184,7 +195,7 @@ def test_json_is_accepted_under_both_its_names(accepted: list[str]) -> None:
     assert settings.accept_content == tuple(accepted)
 
 
-@pytest.mark.parametrize("name", sorted(SECONDS - {"result_expires"}))
+@pytest.mark.parametrize("name", sorted(SECONDS - {"result_expires", "beat_ttl"}))
 @pytest.mark.parametrize("value", [0, -1, -0.5, float("nan"), float("inf"), 10**400, True, "5", [5], ssl])
 def test_seconds_are_numbers_above_zero(name: str, value: object) -> None:
     arguments = {name: value}
@@ -193,6 +204,37 @@ def test_seconds_are_numbers_above_zero(name: str, value: object) -> None:
 
     assert message.startswith(f"{name} is ")
     assert message.endswith(" (argument); give a number of seconds above 0")
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.4, float("nan"), float("inf"), 10**400, True, "5", [5], ssl])
+def test_a_beat_leads_for_half_a_second_at_least(value: object) -> None:
+    arguments = {"beat_ttl": value}
+
+    message = refusal(arguments)
+
+    assert message.startswith("beat_ttl is ")
+    assert message.endswith(" (argument); give a number of seconds of at least 0.5")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("election_min_level", "choose L0, L1, L2, L3"),
+        ("election_mixed", "use 'follow' or 'refuse'"),
+        (
+            "election_url",
+            "give a URL such as redis://127.0.0.1:6379/0, or an empty text for that of the broker",
+        ),
+    ],
+)
+@pytest.mark.parametrize("value", ["never", f"redis//:{SECRET}@h", 2, ["L2"]])
+def test_how_elections_are_decided_is_one_of_what_there_is(name: str, fix: str, value: object) -> None:
+    arguments = {name: value}
+
+    message = refusal(arguments)
+
+    assert message.startswith(f"{name} is ")
+    assert message.endswith(f" (argument); {fix}")
 
 
 @pytest.mark.parametrize("value", [-1, -0.5, float("nan"), float("inf"), 10**400, True, False, "5", [5], ssl])

@@ -16,6 +16,10 @@ _SWITCH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", 
 #: Those in Python itself, by the names that Celery gives them.
 _COMPRESSIONS = ("gzip", "bzip2", "lzma")
 _JSON_ONLY = "Celeriac takes JSON only, because to read pickle or YAML can run what a peer sent"
+#: How far an election can be relied on, from the least.
+_LEVELS = ("L0", "L1", "L2", "L3")
+#: Of a lease: shorter, and a slow answer of who decides would end it.
+_MIN_LEASE = 0.5
 
 
 class _Kind(NamedTuple):
@@ -100,9 +104,13 @@ _PARTICULAR = {
         lambda value: value in (None, "") or _is_url(value),
         keep=lambda value: value or None,
     ),
+    "election_min_level": _Kind(
+        f"choose {', '.join(_LEVELS)}", lambda value: isinstance(value, str) and value in _LEVELS
+    ),
+    "election_mixed": _Kind("use 'follow' or 'refuse'", lambda value: value in ("follow", "refuse")),
     "beat_ttl": _Kind(
-        "give a number of seconds of at least 0.5",
-        lambda value: _is_seconds(value) and value >= 0.5,
+        f"give a number of seconds of at least {_MIN_LEASE}",
+        lambda value: _is_seconds(value) and value >= _MIN_LEASE,
         float,
         float,
     ),

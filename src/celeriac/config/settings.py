@@ -193,11 +193,6 @@ class Settings:
                     f"{durable} and {exclusive} are both on ({exclusive} is by default), but an exclusive"
                     f" queue ends with its connection; set {exclusive} to False, or leave {durable} off"
                 )
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ImproperlyConfigured(
-                    f"{name} is {getattr(self, name)!r:.80}; choose {', '.join(choices)}"
-                )
         if self.broker_retry_cap < self.broker_retry_base:
             raise ImproperlyConfigured(
                 f"broker_retry_cap is {self.broker_retry_cap}, but the longest wait cannot be shorter than"
@@ -250,6 +245,4 @@ class Settings:
         return [name for name in _TYPES if getattr(self, name) != getattr(default, name)]
 
 
-#: Settings that are one of a few words.
-_CHOICES = {"election_min_level": ("L0", "L1", "L2", "L3"), "election_mixed": ("follow", "refuse")}
 _TYPES = {each.name: each.type for each in fields(Settings) if not each.name.startswith("_")}

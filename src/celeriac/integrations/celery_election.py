@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from os import environ
+from threading import Lock
 from time import monotonic
 from typing import Any, Final
 
@@ -42,11 +43,13 @@ def election_step(settings: Mapping[str, Any]) -> type[Any]:
             self.enabled = bool(consumer.gossip.enabled)
             if self.enabled:
                 self.elector = _elector(consumer, _settings(consumer.app.conf, settings))
-                _replace(consumer.gossip, self.elector)
+                # Celery: pools without an event loop run timers in a thread of their own.
+                self._lock = Lock()
+                _replace(consumer.gossip, self.elector, self._lock)
 
         def start(self, consumer: Any) -> None:
             """Begin to look what is due: the steps start anew with each link."""
-            tick = _guarded(lambda: self.elector.tick(monotonic()))
+            tick = _guarded(lambda: self.elector.tick(monotonic()), self._lock)
             self._timer_entry = consumer.timer.call_repeatedly(_TICK, tick)
             self.elector.look()
 
@@ -86,7 +89,7 @@ def _elector(consumer: Any, settings: Settings) -> Elector:
     )
 
 
-def _replace(gossip: Any, elector: Elector) -> None:
+def _replace(gossip: Any, elector: Elector, lock: Lock) -> None:
     """Have Celery's gossip give to us what belongs to elections."""
     gate = Gate()
 
@@ -99,8 +102,8 @@ def _replace(gossip: Any, elector: Elector) -> None:
         elector.join(read_election({"id": id, "topic": topic, "action": action}), monotonic())
 
     for event in (ELECT_EVENT, ACK_EVENT):
-        gossip.event_handlers[event.replace("-", ".")] = _guarded(receive)
-    gossip.election = _guarded(election)
+        gossip.event_handlers[event.replace("-", ".")] = _guarded(receive, lock)
+    gossip.election = _guarded(election, lock)
 
 
 class _Teller:
@@ -156,12 +159,13 @@ def _settings(conf: Any, given: Mapping[str, Any]) -> Settings:
     return Settings.load({**of_celery, **given}, environ=environ)
 
 
-def _guarded(act: Callable[..., object]) -> Callable[..., None]:
-    """Return what never raises: whatever goes wrong in here, the worker must go on."""
+def _guarded(act: Callable[..., object], lock: Lock) -> Callable[..., None]:
+    """Return what is done by one thread at a time and never raises: the worker must go on."""
 
     def guarded(*arguments: Any, **named: Any) -> None:
         try:
-            act(*arguments, **named)
+            with lock:
+                act(*arguments, **named)
         except Exception:
             logger.warning("An election failed.", exc_info=True)
 
