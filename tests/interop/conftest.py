@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cronsim
 import hiredis
 import msgspec
 import pytest
@@ -25,7 +26,7 @@ BROKERS = ("redis", "amqp")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to be put on the path of peers, which have Celery and no Celeriac: that, and what it needs."""
     folder = tmp_path_factory.mktemp("library")
-    for module in (celeriac, msgspec, hiredis):
+    for module in (celeriac, cronsim, hiredis, msgspec):
         assert module.__file__ is not None
         place = Path(module.__file__).parent
         (folder / place.name).symlink_to(place)

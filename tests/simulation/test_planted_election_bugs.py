@@ -84,24 +84,29 @@ def follow_for_good(self: Candidacy, _: Elected, now: float) -> list[Effect]:
 # -- in one node's part
 
 
-def count_from_the_answer(self: Candidacy, answer: Answer, now: float) -> list[Effect]:
+def count_from_the_answer(
+    self: Candidacy, answer: Answer, now: float, *, sent_at: float | None = None
+) -> list[Effect]:
     """Believe in a lease from when the answer came, not from when it was asked for."""
-    self._asked_at = now
-    return _answer(self, answer, now)
+    return _answer(self, answer, now, sent_at=now if sent_at is None else sent_at)
 
 
-def assume_granted(self: Candidacy, answer: Answer, now: float) -> list[Effect]:
+def assume_granted(
+    self: Candidacy, answer: Answer, now: float, *, sent_at: float | None = None
+) -> list[Effect]:
     """Take no answer for a yes."""
     if answer is None and isinstance(self._asked, Claim):
         answer = Granted(self._floor + 1)
-    return _answer(self, answer, now)
+    return _answer(self, answer, now, sent_at=sent_at)
 
 
-def assume_denied(self: Candidacy, answer: Answer, now: float) -> list[Effect]:
+def assume_denied(
+    self: Candidacy, answer: Answer, now: float, *, sent_at: float | None = None
+) -> list[Effect]:
     """Take no answer for a no."""
     if answer is None and isinstance(self._asked, Claim):
         return _end(self, Phase.FOLLOWING, "not granted", now)
-    return _answer(self, answer, now)
+    return _answer(self, answer, now, sent_at=sent_at)
 
 
 def lead_by_a_flag(self: Candidacy, now: float) -> bool:

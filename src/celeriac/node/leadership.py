@@ -193,8 +193,14 @@ class Leadership:
                 on_step_down=self._on_step_down,
                 floor=self._floor,
             )
-            term.start()  # if no thread can be started, nothing has begun
-            self._pid, self._term = process, term
+            before = self._pid, self._term
+            self._pid, self._term = process, term  # whoever resigns in another thread must find it
+            try:
+                term.start()
+            except BaseException:  # no thread can be started, or somebody interrupts: nothing has begun
+                term.resign()
+                self._pid, self._term = before
+                raise
         return term
 
     def _end(self) -> "Future[None] | None":
