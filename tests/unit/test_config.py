@@ -24,6 +24,8 @@ from celeriac.node.state import State
 
 SECRET = "hunter2"  # noqa: S105 - it opens nothing
 NAMES = [each.name for each in fields(Settings) if not each.name.startswith("_")]
+#: Those of them that have a least value of their own.
+LEAST = {"beat_ttl": 0.5, "election_ttl": 0.5, "election_retain": 60.0}
 SECONDS = {each.name for each in fields(Settings) if each.type is float}
 SECRET_KEYS = [
     *("password", "PASSWD", "redis_password", "passphrase", "pwd", "secret", "client_secret", "token"),
@@ -195,7 +197,7 @@ def test_json_is_accepted_under_both_its_names(accepted: list[str]) -> None:
     assert settings.accept_content == tuple(accepted)
 
 
-@pytest.mark.parametrize("name", sorted(SECONDS - {"result_expires", "beat_ttl"}))
+@pytest.mark.parametrize("name", sorted(SECONDS - {"result_expires", *LEAST}))
 @pytest.mark.parametrize("value", [0, -1, -0.5, float("nan"), float("inf"), 10**400, True, "5", [5], ssl])
 def test_seconds_are_numbers_above_zero(name: str, value: object) -> None:
     arguments = {name: value}
@@ -206,14 +208,16 @@ def test_seconds_are_numbers_above_zero(name: str, value: object) -> None:
     assert message.endswith(" (argument); give a number of seconds above 0")
 
 
-@pytest.mark.parametrize("value", [0, -1, 0.4, float("nan"), float("inf"), 10**400, True, "5", [5], ssl])
-def test_a_beat_leads_for_half_a_second_at_least(value: object) -> None:
-    arguments = {"beat_ttl": value}
+@pytest.mark.parametrize("name", sorted(LEAST))
+@pytest.mark.parametrize("value", [0, -1, 0.49, float("nan"), float("inf"), True, "5"])
+def test_some_seconds_are_of_no_use_below_a_least(name: str, value: object) -> None:
+    arguments = {name: value}
 
     message = refusal(arguments)
 
-    assert message.startswith("beat_ttl is ")
-    assert message.endswith(" (argument); give a number of seconds of at least 0.5")
+    assert message.startswith(f"{name} is ")
+    assert message.endswith(f" (argument); give a number of seconds of at least {LEAST[name]:g}")
+    assert getattr(load({name: LEAST[name]}), name) == LEAST[name]
 
 
 @pytest.mark.parametrize(

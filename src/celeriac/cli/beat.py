@@ -19,6 +19,7 @@ from celeriac.errors import CallerError, ConnectionLost, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
 from celeriac.node.beat import Scheduler
+from celeriac.node.leadership import MAX_NAME_CHARS
 from celeriac.node.schedule_entry import ScheduleEntry, read_schedule, read_zone
 from celeriac.node.term import check_level, lease_key
 from celeriac.node.tick_sender import TickSender
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["beat"]
 
-#: Of the name of a beat: with what goes before it, it is the key of a lease.
-_NAME_CHARS: Final = 190
 #: So many entries, or a URL, and still a row.
 _ROW_CHARS: Final = 900
 _MOST_ENTRIES: Final = 20
@@ -83,8 +82,8 @@ def beat(
       celeriac beat -A shop.tasks:app --show
     """
     app = _app(session, place)
-    if not 0 < len(name) <= _NAME_CHARS or not name.isprintable():
-        raise CallerError(f"--name is a printable text of up to {_NAME_CHARS} characters")
+    if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
+        raise CallerError(f"--name is a printable text of up to {MAX_NAME_CHARS} characters")
     now = time()
     entries = read_schedule(app.conf, now=now, tasks=app.tasks)
     if not entries:

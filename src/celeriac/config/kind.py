@@ -61,6 +61,15 @@ def _copied(value: object) -> object:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
+def _at_least(least: float) -> _Kind:
+    return _Kind(
+        f"give a number of seconds of at least {least:g}",
+        lambda value: _is_seconds(value) and value >= least,
+        float,
+        float,
+    )
+
+
 _KINDS: dict[object, _Kind] = {
     bool: _Kind("use true or false", lambda value: isinstance(value, bool), _read_switch),
     int: _Kind("give a whole number above 0", lambda value: type(value) is int and value > 0, int),
@@ -108,12 +117,10 @@ _PARTICULAR = {
         f"choose {', '.join(_LEVELS)}", lambda value: isinstance(value, str) and value in _LEVELS
     ),
     "election_mixed": _Kind("use 'follow' or 'refuse'", lambda value: value in ("follow", "refuse")),
-    "beat_ttl": _Kind(
-        f"give a number of seconds of at least {_MIN_LEASE}",
-        lambda value: _is_seconds(value) and value >= _MIN_LEASE,
-        float,
-        float,
-    ),
+    "beat_ttl": _at_least(_MIN_LEASE),
+    "election_ttl": _at_least(_MIN_LEASE),
+    # Shorter, and one who was stopped for as long would claim what was decided long ago.
+    "election_retain": _at_least(60.0),
     "result_expires": _Kind(
         "give a number of seconds, or 0 for no end",
         lambda value: _is_seconds(value) or (type(value) in (int, float) and value == 0),

@@ -174,10 +174,9 @@ class Candidacy:
         """
         if self.phase in _OPEN:
             self.candidates.add(elect.candidate, is_ours=elect.is_ours)
-        effects: list[Effect] = []
-        if self.phase is Phase.OBSERVING and not elect.is_ours:
-            # Celery: it counts acknowledgements, and fails if it has not heard of two candidates by then.
-            effects += self._nominate(now)
+        is_company = self.phase is Phase.OBSERVING and not elect.is_ours
+        # Celery: it counts acknowledgements, and fails if it has not heard of two candidates by then.
+        effects = self._nominate(now) if is_company else []
         self._hasten(now)
         return [*effects, Acknowledge(self.election.id, elect.candidate.name, len(self.candidates))]
 
@@ -291,6 +290,8 @@ class Candidacy:
     def _granted(self, granted: Granted, now: float) -> list[Effect]:
         mode = self.election.mode
         deadline = inf if mode is Mode.ONCE else deadline_of(self._asked_at, self._ttl)
+        if 0 < granted.token < self._floor:  # somebody has changed what the arbiter knows, or it has lost it
+            return self._end(Phase.FAILED, f"token {granted.token} is below {self._floor}, given before", now)
         self.token = self._floor = granted.token
         if self._is_leaving:
             return self._finish(now, is_failed=True) if mode is Mode.ONCE else self._release(now)
@@ -302,10 +303,8 @@ class Candidacy:
         self.phase = Phase.ACTING
         self.deadline = deadline
         self._next_at = self._asked_at + self._ttl / 3 if mode is Mode.LEASE else inf
-        return [
-            Announce(self.election.id, granted.token, self._ttl),
-            Act(self.election, granted.token, granted.note),
-        ]
+        announced = Announce(self.election.id, granted.token, self._ttl)
+        return [announced, Act(self.election, granted.token, granted.note)]
 
     def _denied(self, denied: Denied, now: float) -> list[Effect]:
         self._floor = max(self._floor, denied.token)

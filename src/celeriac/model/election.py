@@ -45,6 +45,9 @@ class Level(IntEnum):
     #: What was granted stays granted while the disk, or most of the broker's nodes, live.
     L3 = 3
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class RecordState(StrEnum):
     """What became of a grant."""

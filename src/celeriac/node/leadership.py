@@ -16,10 +16,10 @@ from uuid import uuid4
 
 from celeriac.errors import CallerError
 from celeriac.model.election import Level
-from celeriac.node.term import Term, lease_key
-from celeriac.transport.arbiter import MAX_KEY_CHARS, Arbiter
+from celeriac.node.term import Term
+from celeriac.transport.arbiter import Arbiter
 
-__all__ = ["DEFAULT_TTL", "Leadership", "elected"]
+__all__ = ["DEFAULT_TTL", "MAX_NAME_CHARS", "Leadership", "elected"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +27,21 @@ logger = logging.getLogger(__name__)
 DEFAULT_TTL: Final = 15.0
 #: Shorter, and a slow answer of the arbiter would end it.
 MIN_TTL: Final = 0.5
+#: Longer, and no stream of RabbitMQ need still have what it was granted by.
+MAX_TTL: Final = 6 * 3600.0
+#: A key of an arbiter is made of it.
+MAX_NAME_CHARS: Final = 190
 
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= MAX_NAME_CHARS
+
+
+def _is_ttl(value: object) -> bool:
+    return isinstance(value, int | float) and MIN_TTL <= value <= MAX_TTL
 
 
 class Leadership:
@@ -55,10 +67,10 @@ class Leadership:
         ttl: float = DEFAULT_TTL,
         on_step_down: Callable[[str], object] | None = None,
     ) -> None:
-        if not name or not name.isprintable() or len(lease_key(name)) > MAX_KEY_CHARS:
+        if not _is_name(name):
             raise CallerError("a leadership is named by a printable text of up to 190 characters")
-        if not ttl >= MIN_TTL:
-            raise CallerError(f"ttl is {ttl!r}: give a number of seconds of at least {MIN_TTL}")
+        if not _is_ttl(ttl):
+            raise CallerError(f"ttl is {ttl!r:.40}: give a number of seconds from {MIN_TTL} to {MAX_TTL:g}")
         self.name = name
         self.ttl = float(ttl)
         self.hostname = hostname

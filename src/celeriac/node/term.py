@@ -228,6 +228,8 @@ class Term:
                 logger.warning("Leadership %r: the arbiter cannot be asked: %s", self.name, error)
             self._trouble = error
             return None
+        if self._trouble is not None:
+            logger.info("Leadership %r: the arbiter answers again.", self.name)
         self._trouble = None
         return answer
 

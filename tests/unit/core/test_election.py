@@ -449,6 +449,18 @@ def test_a_grant_that_came_too_late_to_be_used_is_claimed_again() -> None:
     assert not part.machine.is_leader(part.at)
 
 
+def test_a_grant_with_a_token_below_one_that_is_known_is_not_acted_on() -> None:
+    part = Part(Mode.LEASE).claimed()
+    part.answer(Denied("another", 9, RecordState.HELD, 1.0))
+    part.at = part.machine.due_at
+    assert part.machine.tick(part.at) == [claim(Mode.LEASE, floor=9)]
+
+    (ended,) = part.answer(Granted(8))
+
+    assert ended == Ended("e1", Phase.FAILED, "token 8 is below 9, given before")
+    assert not part.machine.is_leader(part.at)
+
+
 def test_a_grant_of_once_never_comes_too_late() -> None:
     part = Part().claimed()
     part.at += 100 * TTL

@@ -332,9 +332,9 @@ def test_a_name_that_no_key_can_hold_is_refused(app: Celeriac, name: str) -> Non
         app.leadership(name)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, 0.49, float("nan")])
-def test_a_lease_that_is_too_short_is_refused(app: Celeriac, ttl: float) -> None:
-    with pytest.raises(CallerError, match=r"at least 0\.5"):
+@pytest.mark.parametrize("ttl", [0, -1, 0.49, float("nan"), float("inf"), 21_601, "15", None])
+def test_a_lease_of_no_use_is_refused(app: Celeriac, ttl: Any) -> None:
+    with pytest.raises(CallerError, match=r"from 0\.5 to 21600"):
         app.leadership("report", ttl=ttl)
 
 
