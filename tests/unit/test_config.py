@@ -24,9 +24,9 @@ from celeriac.node.state import State
 
 SECRET = "hunter2"  # noqa: S105 - it opens nothing
 NAMES = [each.name for each in fields(Settings) if not each.name.startswith("_")]
+SECONDS = {each.name for each in fields(Settings) if each.type is float}
 #: Those of them that have a least value of their own.
 LEAST = {"beat_ttl": 0.5, "election_ttl": 0.5, "election_retain": 60.0}
-SECONDS = {each.name for each in fields(Settings) if each.type is float}
 SECRET_KEYS = [
     *("password", "PASSWD", "redis_password", "passphrase", "pwd", "secret", "client_secret", "token"),
     *("sessionToken", "api_key", "apikey", "key", "aws_access_key_id", "AccountKey", "SharedAccessSignature"),

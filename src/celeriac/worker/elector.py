@@ -134,6 +134,8 @@ class Elector:
         self._actors = Crew("celeriac-election", _ACTORS)
         self._logging = Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
+        #: The level in force, as last seen; None before anybody has looked.
+        self._level: Level | None = None
         self._is_enabled = is_enabled
         self._is_closing = False
 
@@ -205,6 +207,7 @@ class Elector:
         """Return what ``stats`` tells of elections."""
         phases = [each.phase.value for each in list(self.elections.all.values())]
         return {
+            "level": None if self._level is None else self._level.name,
             "min-level": self._min_level.name,
             "phases": {phase: phases.count(phase) for phase in sorted(set(phases))},
             "mixed": self.elections.mixed,
@@ -316,11 +319,12 @@ class Elector:
     def _check_level(self, id: str) -> None:  # noqa: A002
         """Give an election up if the level is too low: it can fall while we ask, with the link."""
         arbiter = self._arbiter()
-        if arbiter.level < self._min_level:
+        self._level = arbiter.level
+        if self._level < self._min_level:
             self._log(
                 "level",
                 "Elections here are of level %s, below election_min_level (%s), so nobody acts: %s",
-                arbiter.level.name,
+                self._level.name,
                 self._min_level.name,
                 arbiter.reason,
             )
@@ -329,7 +333,7 @@ class Elector:
     def _look(self) -> None:
         try:
             arbiter = self._arbiter()
-            level = arbiter.look()
+            self._level = level = arbiter.look()
         except CeleriacError as error:
             logger.warning("The level of elections is not known: %s", error)
             return

@@ -44,7 +44,7 @@ def test_what_it_tells_of_elections_is_in_its_statistics() -> None:
         assert come_true(lambda: hall.is_over("e1"))
         stats = hall.workers[0].parts.elector.stats()
 
-    assert stats == {"min-level": "L2", "phases": {"done": 1}, "mixed": 0, "turned-away": 0}
+    assert stats == {"level": "L3", "min-level": "L2", "phases": {"done": 1}, "mixed": 0, "turned-away": 0}
 
 
 def test_a_worker_that_stops_ends_what_it_acts_on() -> None:
