@@ -97,8 +97,10 @@ class RedisServer(Service):
     def _is_ready(self) -> bool:
         try:
             with self.client() as client:
-                return bool(client.info("server")["process_id"] == self.pid)
-        except (redis.RedisError, OSError):  # not yet there, or still loading
+                told = client.info()
+                # While it loads what it kept it tells of itself, and answers nothing else.
+                return bool(told["process_id"] == self.pid and not told["loading"])
+        except (redis.RedisError, OSError):  # not yet there
             return False
 
 
