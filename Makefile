@@ -17,7 +17,7 @@ example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
 test: $(READY) ## run every test
-	$(RUN)pytest -n 3 --dist loadfile
+	$(RUN)pytest -n 2 --dist loadfile
 
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit

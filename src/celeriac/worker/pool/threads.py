@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY: Final = 0.1
 
 
+class _Calmed(BaseException):
+    """Takes the place of an exception that is not to be raised any more."""
+
+
 class _Seat:
     """One thread of the pool, and the job that it runs. All of it is guarded by the mutex of the pool."""
 
@@ -59,11 +63,23 @@ class _Seat:
         else:
             self.interrupt(SoftTimeLimitExceeded)
 
-    def interrupt(self, error: type[Exception] | None) -> None:
-        """Raise an exception in the thread, as soon as it is back in Python code; None takes it back."""
-        raised = None if error is None else ctypes.py_object(error)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), raised)
-        self.is_interrupted = error is not None
+    def interrupt(self, error: type[BaseException]) -> None:
+        """Raise an exception in the thread, as soon as it is back in Python code."""
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(error))
+        self.is_interrupted = True
+
+    def calm(self) -> None:
+        """Let no exception be raised any more that was to be; in the thread itself.
+
+        Not by taking it back: Python 3.11 would look for it for ever, at each call in each thread, and
+        under a tracer never go on. So another takes its place, which is raised here and now.
+        """
+        try:
+            self.interrupt(_Calmed)
+            while True:  # it comes with the next turn, or before
+                pass
+        except _Calmed:
+            self.is_interrupted = False
 
 
 class _Report(ListenerReport):
@@ -305,7 +321,7 @@ class ThreadPool:
         with self._mutex:
             seat.job = None
             if seat.is_interrupted:
-                seat.interrupt(None)
+                seat.calm()
 
 
 def _is_over(limit: float | None, seconds: float) -> bool:

@@ -1,6 +1,8 @@
 """The pool of threads: what only threads can, and cannot."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -179,3 +181,32 @@ def test_a_job_that_is_about_to_begin_when_the_pool_is_killed_is_not_run() -> No
 
     assert runner.runs == 0
     assert listener.ends == []
+
+
+#: Has a task run into its limit, and then goes on under a tracer, as coverage and debuggers do.
+TRACED = """
+import sys
+from tests.unit.worker.pool.ledger import job, started
+
+with started("threads", size=1) as ledger:
+    ledger.run(job("spin", soft=0.05))
+
+def go_on():
+    return "it goes on"
+
+sys.settrace(lambda *_: None)
+print(go_on())
+"""
+
+
+def test_a_task_that_ran_into_its_limit_leaves_nothing_behind_that_stops_a_tracer() -> None:
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", TRACED],
+        cwd=Path(__file__).parents[4],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.stdout == "it goes on\n", done.stderr
