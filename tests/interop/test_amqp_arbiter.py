@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from celeriac.testing.brokers import RabbitServer
 from celeriac.testing.process import wait_until
 from celeriac.transport.amqp_arbiter import AmqpArbiter
 from celeriac.transport.amqp_stream import StreamArbiter
-from celeriac.transport.amqp_stream_link import StreamLink
+from celeriac.transport.amqp_stream_link import StreamBehind, StreamLink
 from tests.arbiter_contract import LONG, SHORT, claimed, granted, outlast, some_key
 
 PATIENCE = 60.0
@@ -100,6 +101,23 @@ def test_all_who_claim_at_once_get_tokens_of_their_own_and_all_readers_see_the_s
     plain = [[record and record._replace(remaining=0.0) for record in records] for records in seen]
     assert plain[0] == plain[1] == plain[2] == plain[3]
     assert [record and record.token for record in seen[0]] == everyone
+
+
+def test_a_stream_that_the_broker_has_not_yet_at_hand_is_asked_for_until_it_has(
+    amqp_url: str, new_arbiter: NewArbiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # RabbitMQ does so by itself, but only now and then, where many make a stream at once.
+    follow, refusals = StreamLink.follow, iter(range(3))
+
+    def be_late(link: StreamLink, name: str, **options: Any) -> None:
+        if next(refusals, None) is not None:
+            raise StreamBehind(f"no replica of {name}")
+        follow(link, name, **options)
+
+    monkeypatch.setattr(StreamLink, "follow", be_late)
+
+    assert is_granted(new_arbiter(amqp_url), some_key(), "owner")
+    assert next(refusals, None) is None
 
 
 def test_what_was_granted_outlives_a_broker_that_is_killed(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 from threading import Lock
-from time import monotonic, time
+from time import monotonic, sleep, time
 from typing import Final, NamedTuple, TypeVar
 
 from celeriac.config import DAY, MIB, Settings
@@ -22,7 +22,7 @@ from celeriac.errors import AccessRefused, CallerError, ConnectionLost, PeerErro
 from celeriac.masking import sanitize_url
 from celeriac.model.decision import Entry, EntryKind, Verdict
 from celeriac.model.election import Decision, Granted, Level, Mode, Record
-from celeriac.transport.amqp_stream_link import StreamLink, arbiter_settings
+from celeriac.transport.amqp_stream_link import StreamBehind, StreamLink, arbiter_settings
 from celeriac.transport.arbiter import CALL_PATIENCE
 from celeriac.transport.arbiter_check import check_key, check_note, check_ttl
 from celeriac.wire.decision import MAX_ENTRY_BYTES, decode_entry, encode_entry
@@ -35,6 +35,8 @@ _T = TypeVar("_T")
 _LEASE_RETAIN: Final = DAY / 2
 #: RabbitMQ drops what is too old by whole segments: small ones, so that it does.
 _SEGMENT_BYTES: Final = MIB
+#: Between two tries to read a stream that the broker does not have at hand yet.
+_PAUSE: Final = 0.1
 #: With as many nodes an entry is read by nobody before most of them have it.
 _MAJORITY_OF: Final = 3
 
@@ -255,17 +257,23 @@ class StreamArbiter:
     def _do(self, plan: Callable[[float], _Write | _T], timeout: float) -> Verdict | _T:
         """Do what is planned; twice, if the link was an old one and is lost.
 
-        Whatever came of the first try, it has been read before the second is planned.
+        Whatever came of the first try, it has been read before the second is planned. A stream that the
+        broker does not have at hand yet is asked for until it has.
         """
         deadline = monotonic() + timeout
         with self._alone(deadline):
-            is_old = self._link is not None
-            try:
-                return self._attempt(plan, deadline)
-            except ConnectionLost:
-                if not is_old or self._link is not None or monotonic() >= deadline:
-                    raise
-            return self._attempt(plan, deadline)
+            may_be_old = self._link is not None
+            while True:
+                try:
+                    return self._attempt(plan, deadline)
+                except StreamBehind:
+                    if monotonic() + _PAUSE >= deadline:
+                        raise
+                    sleep(_PAUSE)
+                except ConnectionLost:
+                    if not may_be_old or self._link is not None or monotonic() >= deadline:
+                        raise
+                may_be_old = False
 
     def _attempt(self, plan: Callable[[float], _Write | _T], deadline: float) -> Verdict | _T:
         link, is_caught_up = self._ready_link(deadline)

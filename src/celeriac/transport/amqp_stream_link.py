@@ -13,7 +13,7 @@ from celeriac.transport.amqp_consumer import AmqpConsumer
 from celeriac.transport.amqp_reader import read_by_amqp
 from celeriac.transport.kombu_link import Peer, error_text
 
-__all__ = ["ArbiterLink", "Follow", "StreamLink", "arbiter_settings"]
+__all__ = ["ArbiterLink", "Follow", "StreamBehind", "StreamLink", "arbiter_settings"]
 
 #: What is done with each message of a stream: its place, and its body.
 Follow = Callable[[int, bytes], object]
@@ -29,6 +29,10 @@ _NO_STREAMS: Final = re.compile(r"feature flag|queue.type")
 _PLACE: Final = "x-stream-offset"
 #: The exchange that leads to every queue by its name.
 DEFAULT_EXCHANGE: Final = Exchange("", "direct")
+
+
+class StreamBehind(ConnectionLost):
+    """A node of the broker has a stream not yet: it was made, or the node was started, a moment ago."""
 
 
 def arbiter_settings(settings: Settings) -> Settings:
@@ -128,8 +132,7 @@ class StreamLink(ArbiterLink):
             except self._errors as error:
                 if "replica" not in error_text(error):
                     raise
-                # A node that was started takes links before it has its streams again.
-                raise ConnectionLost(
+                raise StreamBehind(
                     f"the arbiter at {self.address} has no stream {name!r} at hand ({error_text(error)}): "
                     "wait until it has, or name a node in the URL that keeps it"
                 ) from error
