@@ -47,6 +47,7 @@ OURS = {
     "election_url",
     "event_localize",
     "event_offline_limit",
+    *(name for name in NAMES if name.startswith(("log_", "redact_"))),
     "max_tasks_in_memory",
     "max_workers_in_memory",
     "result_drainer",
@@ -738,7 +739,7 @@ def test_the_defaults_show_as_they_are_but_for_the_password() -> None:
 
     assert public == {
         name: list(value) if isinstance(value := getattr(settings, name), tuple) else value for name in NAMES
-    } | {"broker_url": "amqp://guest:**@127.0.0.1:5672//"}
+    } | {"broker_url": "amqp://guest:**@127.0.0.1:5672//", "redact_hash_key": "**"}
 
 
 @pytest.mark.parametrize(
@@ -919,3 +920,12 @@ def test_any_text_is_sanitized_and_twice_is_once(text: str) -> None:
 
     assert isinstance(once, str)
     assert twice == once
+
+
+@pytest.mark.parametrize("value", [{"billing.*": "mask"}, {"billing.*": None}, ["drop"], "drop"])
+def test_a_policy_of_redaction_is_one_of_three_words(value: object) -> None:
+    message = refusal({"redact_tasks": value})
+
+    assert "redact_tasks" in message
+    assert "keep, hash, drop" in message
+    assert load({"redact_tasks": {"billing.*": "drop"}}).redact_tasks == {"billing.*": "drop"}

@@ -18,6 +18,8 @@ _COMPRESSIONS = ("gzip", "bzip2", "lzma")
 _JSON_ONLY = "Celeriac takes JSON only, because to read pickle or YAML can run what a peer sent"
 #: How far an election can be relied on, from the least.
 _LEVELS = ("L0", "L1", "L2", "L3")
+#: What may become of the arguments of a task before they are written.
+_POLICIES = ("keep", "hash", "drop")
 #: Of a lease: shorter, and a slow answer of who decides would end it.
 _MIN_LEASE = 0.5
 
@@ -126,6 +128,12 @@ _PARTICULAR = {
         lambda value: _is_seconds(value) or (type(value) in (int, float) and value == 0),
         float,
         float,
+    ),
+    "redact_tasks": _Kind(
+        f"give a table of {', '.join(_POLICIES)} by names of tasks, in a variable as JSON",
+        lambda value: _is_table(value) and all(policy in _POLICIES for policy in value.values()),
+        json.loads,
+        _copied,
     ),
     "result_compression": _Kind(
         f"use one of {', '.join(_COMPRESSIONS)}, or an empty text for none",

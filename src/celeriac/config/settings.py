@@ -176,6 +176,41 @@ class Settings:
     #: The zone that crontabs are meant in, as in Celery.
     timezone: str = "UTC"
 
+    #: Where the history is kept: a folder, or the URL of an object store, such as ``s3://bucket/history``.
+    log_url: str = "celeriac-history"
+    #: Where events are written first, on a disk of this machine; None for within a log that is a folder.
+    log_spool: str | None = None
+    #: Who records, for people: two recorders of one cluster have two names. None for the machine's.
+    log_recorder: str | None = None
+    #: Events are recorded in groups, which are on the disk after so many seconds at most: what a crash of
+    #: the machine can cost on Redis.
+    log_sync_interval: float = 0.1
+    #: Uncompressed, as in memory: some 200,000 events, and 5 MB on disk.
+    log_segment_bytes: int = 64 * MIB
+    #: The longest that events wait to be sealed, and so to be seen in an object store.
+    log_segment_age: float = 300.0
+    #: Events that wait to be written, while the disk is slow or full: about 100 MB of typical ones. Beyond
+    #: it RabbitMQ keeps the rest; on Redis they are dropped, counted, and told of in the log.
+    log_pending_limit: int = 50_000
+    #: How much RabbitMQ keeps for a recorder that is away, in messages; beyond it the oldest go.
+    log_queue_limit: int = 10_000_000
+    #: A recorder that is gone this long has left, and its queue would fill for nobody.
+    log_queue_expires: float = 7 * DAY
+    #: Seconds that events are kept; None for ever.
+    log_keep: float | None = None
+    #: Seconds that events of tasks which failed are kept; None as long as all others.
+    log_keep_failures: float | None = None
+    #: Bytes that a log may take; beyond it the oldest go. None for as many as it takes.
+    log_max_bytes: int | None = None
+    #: What becomes of arguments and results of tasks, by name, before they are written: keep, which still
+    #: masks what looks secret, hash or drop; such as ``{"billing.*": "drop"}``. The first that fits counts.
+    redact_tasks: Mapping[str, object] = field(default_factory=dict)
+    #: Names of arguments whose values are masked, beside those that always are: ``("iban", "tax_id")``.
+    redact_names: tuple[str, ...] = ()
+    #: The key that hashes are made with: equal values have equal hashes for as long as it is the same.
+    #: None makes one up for each process.
+    redact_hash_key: str | None = None
+
     #: Celery's limits. Beyond them the task or worker least recently heard of is forgotten.
     max_tasks_in_memory: int = 10_000
     max_workers_in_memory: int = 5000
