@@ -415,6 +415,10 @@ class WaitingMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float, is_served: bool) -> None:
         """Let time pass with a far end that answers at once, or not at all."""
         end = self.now + seconds
+        for process in self.processes:
+            if process.link and not is_served:
+                # Until then nobody can be told, and who has waited in vain is not at fault.
+                process.healthy_since = end
         while True:
             if is_served:
                 self.pump()
@@ -428,8 +432,6 @@ class WaitingMachine(RuleBasedStateMachine):
         self.now = end
         for process in self.processes:
             process.tick(end, self.stored_at)
-            if process.link and not is_served:
-                process.healthy_since = end
 
     @rule()
     def settle(self) -> None:

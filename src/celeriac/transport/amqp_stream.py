@@ -255,10 +255,9 @@ class StreamArbiter:
         return answer.is_valid if isinstance(answer, Verdict) else answer
 
     def _do(self, plan: Callable[[float], _Write | _T], timeout: float) -> Verdict | _T:
-        """Do what is planned; twice, if the link was an old one and is lost.
+        """Do what is planned; twice if an old link is lost, and again while a stream is not yet at hand.
 
-        Whatever came of the first try, it has been read before the second is planned. A stream that the
-        broker does not have at hand yet is asked for until it has.
+        Whatever came of the first try, it has been read before the second is planned.
         """
         deadline = monotonic() + timeout
         with self._alone(deadline):

@@ -35,8 +35,9 @@ def test_another_arbiter_is_named_by_a_variable_as_for_workers_of_ours(
 
 
 def test_who_won_is_told_by_a_worker_that_sends_no_events_of_tasks() -> None:
-    # A virtual host of its own: all that is in memory is shared by the whole process.
-    app = Celery("shop", broker="memory://localhost/elections", set_as_current=False)
+    app = Celery("shop", broker="memory://", set_as_current=False)
+    # A name of its own: all that kombu has in memory is shared by the whole process, over all hosts.
+    app.conf.event_exchange = "elections"
     with app.connection_for_write() as connection:
         dispatcher = app.events.Dispatcher(connection, hostname="w1@web", groups=["worker"])
         heard: list[str] = []
