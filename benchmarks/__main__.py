@@ -12,6 +12,7 @@ NAMES = {
     "detector": "who is dead, and what it costs to know, beside the fixed window of Celery's gossip",
     "worker": "tasks that do nothing, from queue to result, beside Celery's worker",
     "election": "who wins an election under any order of messages, beside Celery's Gossip",
+    "record": "events from a broker to the disk, and back, beside Celery's receiver and gzip JSON lines",
     "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, Queue
 from threading import Thread
+from typing import Any
 
 from benchmarks.report import Row
 from celeriac.testing.brokers import RabbitServer, RedisServer
@@ -72,10 +73,15 @@ class Side:
 
     def rate(self) -> float:
         """Return what it measured: its last line."""
-        rate: float = json.loads(self._said.get(timeout=600) or "null")
-        if self._process.wait(timeout=60) or not rate:
-            raise SystemExit("one side of the benchmark failed")
+        rate: float = self.answer()
         return rate
+
+    def answer(self) -> Any:
+        """Return what its last line says, in JSON."""
+        answer = json.loads(self._said.get(timeout=600) or "null")
+        if self._process.wait(timeout=60) or not answer:
+            raise SystemExit("one side of the benchmark failed")
+        return answer
 
     def _listen(self) -> None:
         for line in self._process.stdout or ():

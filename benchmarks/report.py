@@ -21,8 +21,8 @@ class Row:
         return self.peer / self.ours if self.lower_is_better else self.ours / self.peer
 
 
-def show(name: str, rows: dict[str, Row]) -> None:
-    """Print the table, and the line of JSON."""
+def show(name: str, rows: dict[str, Row], **more: float) -> None:
+    """Print the table, and the line of JSON, with what else it is to say."""
     width = max(map(len, rows))
     has_limit = any(row.limit is not None for row in rows.values())
     print(
@@ -38,7 +38,7 @@ def show(name: str, rows: dict[str, Row]) -> None:
         )
     figures = {label: _figures(row) for label, row in rows.items()}
     lowest = min(figure["ratio"] for figure in figures.values())
-    print(json.dumps({"bench": name, "rows": figures, "ratio": lowest}))
+    print(json.dumps({"bench": name, "rows": figures, "ratio": lowest, **more}))
 
 
 def _figures(row: Row) -> dict[str, float]:

@@ -390,6 +390,30 @@ class ConnectionContract:
         again.link.close()
         connect().delete_queue(queue.name)
 
+    # -- what waits
+
+    def test_the_length_of_a_queue_tells_what_waits_in_it_and_whether_it_is_there(
+        self, connect: Connect
+    ) -> None:
+        queue, link = kept_queue(), connect()
+        lengths = [link.queue_length(queue.name)]
+        link.declare(queue)
+
+        publish(link, DEFAULT, 1, 2, 3, routing_key=queue.name)
+        lengths.append(link.queue_length(queue.name))
+
+        assert lengths == [None, 3]
+        link.delete_queue(queue.name)
+
+    def test_a_link_that_asked_for_a_queue_that_is_not_there_goes_on(self, connect: Connect) -> None:
+        link, news = connect(), some_exchange("fanout")
+        listener = Listener(link, queue_of(news))
+
+        length = link.queue_length(f"nothing-{news.name}")
+
+        publish(link, news, 1)
+        assert (length, listener.drain(1)) == (None, [1])
+
     # -- the life of a link
 
     def test_a_link_that_published_nothing_waits_for_no_confirmation(self, connect: Connect) -> None:

@@ -11,6 +11,7 @@ from celeriac.errors import (
     CallerError,
     CeleriacError,
     ConnectionLost,
+    DiskError,
     Ignore,
     ImproperlyConfigured,
     MaxRetriesExceeded,
@@ -29,16 +30,20 @@ from celeriac.errors import (
 from celeriac.model import events, states
 from celeriac.model.result import ResultMeta
 from celeriac.node.async_receiver import AsyncEventReceiver
+from celeriac.node.camera import Polaroid, evcam
 from celeriac.node.clock import SharedClock
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.control import Control
 from celeriac.node.crontab import crontab
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.drainer import Drainer, register_drainer
+from celeriac.node.history import History
 from celeriac.node.inspect import Inspect, Replies
 from celeriac.node.leadership import Leadership
 from celeriac.node.mailbox import Mailbox
 from celeriac.node.receiver import EventReceiver
+from celeriac.node.recorder import Recorder
+from celeriac.node.replay import Replay
 from celeriac.node.result import AsyncResult
 from celeriac.node.result_set import ResultSet
 from celeriac.node.signature import Signature
@@ -59,10 +64,12 @@ __all__ = [
     "CeleriacError",
     "ConnectionLost",
     "Control",
+    "DiskError",
     "Drainer",
     "EventDispatcher",
     "EventReceiver",
     "Gate",
+    "History",
     "Ignore",
     "ImproperlyConfigured",
     "Inspect",
@@ -75,8 +82,11 @@ __all__ = [
     "MemoryBroker",
     "NetworkError",
     "NotRegistered",
+    "Polaroid",
+    "Recorder",
     "Reject",
     "RemoteError",
+    "Replay",
     "Replies",
     "ResultMeta",
     "ResultSet",
@@ -97,6 +107,7 @@ __all__ = [
     "crontab",
     "decode",
     "encode",
+    "evcam",
     "events",
     "register_drainer",
     "states",

@@ -21,6 +21,7 @@ from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.election import TASK_TOPIC, elected_task_id
 from celeriac.node.events import Events
+from celeriac.node.history import History
 from celeriac.node.identity import anonymous_name, node_name
 from celeriac.node.leadership import DEFAULT_TTL, Leadership, elected
 from celeriac.node.mailbox import Mailbox
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Celeriac", "Events"]
 
 #: Parts that keep the settings they were made with.
-_MADE_WITH_SETTINGS: Final = frozenset({"events", "control", "backend", "_arbiters", "_sender", "_client"})
+_MADE_WITH_SETTINGS: Final = frozenset(
+    {"events", "history", "control", "backend", "_arbiters", "_sender", "_client"}
+)
 
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
@@ -115,6 +118,11 @@ class Celeriac:
     def events(self) -> Events:
         """Dispatchers, receivers and states of this program."""
         return Events(self.connection, settings=self.conf, clock=self.clock, hostname=self.hostname)
+
+    @cached_property
+    def history(self) -> History:
+        """What records the events of the cluster, and reads what was recorded."""
+        return History(self.connection, settings=self.conf, clock=self.clock, hostname=self.hostname)
 
     @cached_property
     def control(self) -> Control:

@@ -4,14 +4,23 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-__all__ = ["SCHEME", "masked", "sanitize_url"]
+__all__ = ["MASK", "SCHEME", "SECRET_WORDS", "masked", "sanitize_url", "url_secrets"]
 
-_MASK = "**"
-_SECRET = re.compile(
-    r"pass|pwd|secret|token|credential|cookie|session|dsn|private|signature|\bsig\b"
-    r"|auth(?!_?(source|mechanism|method|type))|key(?!_?(prefix|file))",
-    re.IGNORECASE,
+#: What stands where a secret was.
+MASK = "**"
+#: What makes a name secret. Of a setting any name that holds one of them is; in texts, where more names
+#: hold one by chance, :mod:`celeriac.core.secret_name` looks closer.
+SECRET_WORDS = (
+    *("pass", "pwd", "secret", "token", "credential", "cookie", "session", "dsn", "private", "signature"),
+    *("sig", "auth", "key"),
 )
+#: What such a word does not mean, in settings.
+_UNLESS = {
+    "sig": r"\bsig\b",
+    "auth": r"auth(?!_?(source|mechanism|method|type))",
+    "key": r"key(?!_?(prefix|file))",
+}
+_SECRET = re.compile("|".join(_UNLESS.get(word, word) for word in SECRET_WORDS), re.IGNORECASE)
 #: Text that cannot be a login or hold one.
 _PLAIN = re.compile(r"[\w .,+*#/-]*")
 #: How a URL begins.
@@ -21,7 +30,8 @@ _BETWEEN_URLS = re.compile(rf";(?={SCHEME})")
 _URL = re.compile(rf"(?P<scheme>{SCHEME})(?:(?P<login>.*)@)?(?P<place>.*)", re.DOTALL)
 _HOST = r"(?:\[[^\]/@]*\]|[^\s:/?#\[\],;]+)(?::\d{1,5})?"
 _PLACE = re.compile(rf"(?:{_HOST}(?:[,;]{_HOST})*)?(?:[/?#].*)?", re.DOTALL)
-_PAIR = re.compile(r"(?P<key>[^?&#=]+)=[^&]*")
+#: Looked for where one can begin, and nowhere else: a long text takes as long as it is long.
+_PAIR = re.compile(r"(?<![^?&#=])(?P<key>[^?&#=]+)=(?P<value>[^&]*)")
 
 
 def sanitize_url(url: str) -> str:
@@ -30,31 +40,50 @@ def sanitize_url(url: str) -> str:
     Secrets in a query are masked too, and so is a user without a password: several
     brokers take a key there. What cannot be understood is masked whole.
     """
-    return ";".join(_sanitize_one(each) for each in _BETWEEN_URLS.split(url))
+    parts: list[str] = []
+    end = 0
+    for start, stop in url_secrets(url):
+        parts += url[end:start], MASK
+        end = stop
+    return "".join((*parts, url[end:]))
 
 
-def _sanitize_one(url: str) -> str:
+def url_secrets(url: str) -> list[tuple[int, int]]:
+    """Return where :func:`sanitize_url` masks: beginnings and ends, in order."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for each in _BETWEEN_URLS.split(url):
+        found += [(start + first, start + last) for first, last in _secrets_of_one(each)]
+        start += len(each) + 1
+    return found
+
+
+def _secrets_of_one(url: str) -> list[tuple[int, int]]:
     found = _URL.fullmatch(url)
     if found is None:
-        return _MASK
-    scheme, login, place = found["scheme"], found["login"], found["place"]
+        return [(0, len(url))]
+    login, place = found["login"], found["place"]
     if not _PLACE.fullmatch(place):
-        return f"{scheme}{_MASK}"
+        return [(found.end("scheme"), len(url))]
     # A pair is looked at as a whole: a connection string may be the value of one key.
-    place = _PAIR.sub(
-        lambda pair: f"{pair['key']}={_MASK}" if _SECRET.search(unquote(pair[0])) else pair[0], place
-    )
+    at = found.start("place")
+    secrets = [
+        (at + pair.start("value"), at + pair.end("value"))
+        for pair in _PAIR.finditer(place)
+        if _SECRET.search(unquote(pair[0]))
+    ]
     if login is None:
-        return f"{scheme}{place}"
+        return secrets
     user, colon, _ = login.partition(":")
     is_user = colon and not re.search(r"[/?#&=;@]", user)
-    return f"{scheme}{user}:{_MASK}@{place}" if is_user else f"{scheme}{_MASK}@{place}"
+    start, end = found.span("login")
+    return [(start + len(user) + 1 if is_user else start, end), *secrets]
 
 
 def masked(key: str, value: object) -> object:
     """Return a value as JSON can hold it, without what is secret in it or by its key."""
     if _SECRET.search(key):
-        return _MASK
+        return MASK
     if isinstance(value, Mapping):
         return {str(name): masked(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -18,6 +18,7 @@ from celeriac import (
     Limits,
     Mandate,
     MemoryBroker,
+    Polaroid,
     RemoteError,
     Replies,
     ResultMeta,
@@ -35,6 +36,10 @@ APP = Celeriac(MemoryBroker(), "rpc://", environ={})
 INSTANCES: list[object] = [
     APP,
     APP.events,
+    APP.history,
+    APP.history.replay("nowhere"),
+    APP.history.Recorder("nowhere"),
+    Polaroid(State()),
     APP.events.Dispatcher(),
     APP.events.Receiver(),
     APP.events.AsyncReceiver(),

@@ -1,26 +1,30 @@
-"""``celeriac events``: what happens in the cluster, as it happens."""
+"""``celeriac events``: what happens in the cluster, as it happens, or as it happened."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from fnmatch import fnmatchcase
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.history import From, Speed, Until, open_log, open_replay, say_damage
 from celeriac.cli.option import AsJson
 from celeriac.cli.session import Session
+from celeriac.errors import CallerError
 from celeriac.model.events import Event, Gap, TaskEvent
+from celeriac.node.source import EventSource, Live
 from celeriac.views.event import event_dict, event_line, gap_text
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
-    from celeriac.app import Celeriac
     from celeriac.cli.painter import Painter
-    from celeriac.node.receiver import EventReceiver
+    from celeriac.node.replay import Replay
+    from celeriac.wire.event import Gate
 
 __all__ = ["events"]
 
@@ -47,6 +51,16 @@ NoWakeup = Annotated[
 ]
 
 
+Log = Annotated[
+    str | None,
+    typer.Option(
+        "--log",
+        metavar="URL",
+        help="Show what a log holds, a folder or a URL such as s3://bucket/history, not what happens now.",
+    ),
+]
+
+
 def events(
     session: Session,
     *,
@@ -56,9 +70,13 @@ def events(
     limit: Limit = None,
     timeout: Timeout = None,
     no_wakeup: NoWakeup = False,
+    log: Log = None,
+    since: From = None,
+    until: Until = None,
+    speed: Speed = None,
     as_json: AsJson = False,
 ) -> Code:
-    """Show the events of the cluster as they come.
+    """Show the events of the cluster as they come, or those that a log holds.
 
     The name of a task is known from the event that says it was received: a task that was
     received before this command began has none, and only its id can be asked for.
@@ -69,49 +87,116 @@ def events(
       celeriac events --type task-failed --type task-retried
       celeriac events --task 'shop.*' --json | jq .runtime
       celeriac events --type task-succeeded --limit 1 --timeout 30
+      celeriac events --log celeriac-history --from -2h --type task-failed
+      celeriac events --log celeriac-history --from 2026-11-14T10:00 --speed 10x
     """
     from celeriac.cli.painter import Painter  # noqa: PLC0415
 
-    dump = Dump(session.app, types=types or [], task=task, worker=worker)
+    source, told = _source(session, log, since, until, speed, wakeup=not no_wakeup)
+    dump = Dump(source, types=types or [], task=task, worker=worker)
     paint = None if as_json else Painter()
-    with dump.receiver, Silence(dump.receiver, timeout) as silence:
+    with closing(source), Silence(source, timeout) as silence:
         try:
-            for event in dump.capture(wakeup=not no_wakeup):
+            for event in dump.capture():
                 silence.end()
                 _show(dump, event, paint)
                 if limit is not None and dump.shown >= limit:
                     break
         except KeyboardInterrupt:
-            output.say(dump.summary())
+            output.say(dump.summary(told()))
             raise
-    output.say(dump.summary())
+    output.say(dump.summary(told()))
     if silence.is_over:
         output.say(f"nothing came for {timeout:g} seconds")
         return Code.UNAVAILABLE
-    return Code.OK
+    return say_damage(told.damage)
+
+
+class Told(Protocol):
+    """What is to be said of a source when all has been shown."""
+
+    @property
+    def damage(self) -> list[str]:
+        """What could not be read."""
+
+    def __call__(self) -> str:
+        """Return in a few words what was not given out."""
+
+
+class Refusals:
+    """What the gate refused."""
+
+    def __init__(self, gate: "Gate") -> None:
+        self.damage: list[str] = []
+        self._gate = gate
+
+    def __call__(self) -> str:
+        """Return how much was refused, and why."""
+        refused = self._gate.refused
+        reasons = ", ".join(f"{visible(reason, 40)} {count}" for reason, count in refused.most_common(5))
+        return f"{refused.total()} refused by the gate{f' ({reasons})' if reasons else ''}"
+
+
+class Damage:
+    """What of a log could not be read."""
+
+    def __init__(self, replay: "Replay") -> None:
+        self._replay = replay
+
+    @property
+    def damage(self) -> list[str]:
+        """What could not be read."""
+        return self._replay.damage
+
+    def __call__(self) -> str:
+        """Return how much is damaged."""
+        return f"{len(self.damage)} damaged"
+
+
+def _source(
+    session: Session,
+    log: str | None,
+    since: str | None,
+    until: str | None,
+    speed: str | None,
+    *,
+    wakeup: bool,
+) -> tuple[EventSource, Told]:
+    """Return where events come from, and who tells what was not given out."""
+    if log is not None:
+        replay = open_replay(session, open_log(session, log), since=since, until=until, speed=speed)
+        return replay, Damage(replay)
+    if since or until or speed:
+        raise CallerError("--from, --until and --speed are for what was recorded: add --log URL")
+    receiver = session.app.events.Receiver()
+    return Live(receiver, session.app.events.State(), wakeup=wakeup), Refusals(receiver.gate)
 
 
 class Dump:
-    """The events of a cluster that somebody asked for, and how many there were."""
+    """The events of a source that somebody asked for, and how many there were."""
 
-    def __init__(self, app: "Celeriac", *, types: list[str], task: str | None, worker: str | None) -> None:
-        self.receiver = app.events.Receiver()
+    def __init__(
+        self, source: EventSource, *, types: list[str], task: str | None, worker: str | None
+    ) -> None:
         #: Knows the names of tasks, which few events tell.
-        self.state = app.events.State()
+        self.state = source.state
         self.shown = 0
+        self.seen = 0
         self.gaps = 0
+        self._source = source
         self._types = types
         self._task = task
         self._worker = worker
 
-    def capture(self, *, wakeup: bool) -> Iterator[Event]:
+    def capture(self) -> Iterator[Event]:
         """Yield the events that were asked for, and gaps, which concern everybody."""
-        for event in self.receiver.itercapture(wakeup=wakeup):
-            self.state.event(event)
+        for event in self._source:
             if isinstance(event, Gap):
                 self.gaps += 1
                 yield event
-            elif self._is_wanted(event):
+                continue
+            self.seen += 1
+            if self._is_wanted(event):
                 self.shown += 1
                 yield event
 
@@ -120,14 +205,9 @@ class Dump:
         task = self.state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
         return None if task is None else task.name
 
-    def summary(self) -> str:
+    def summary(self, left_out: str) -> str:
         """Return in one line what there was."""
-        refused = self.receiver.gate.refused
-        reasons = ", ".join(f"{visible(reason, 40)} {count}" for reason, count in refused.most_common(5))
-        return (
-            f"{self.state.event_count - self.gaps} events seen, {self.shown} shown; "
-            f"{refused.total()} refused by the gate{f' ({reasons})' if reasons else ''}; {self.gaps} gaps"
-        )
+        return f"{self.seen} events seen, {self.shown} shown; {left_out}; {self.gaps} gaps"
 
     def _is_wanted(self, event: Event) -> bool:
         if self._types and not any(fnmatchcase(event.type, pattern) for pattern in self._types):
@@ -142,15 +222,15 @@ class Dump:
 
 
 class Silence:
-    """Stops a receiver when nothing ended the silence for ``timeout`` seconds; None for never.
+    """Stops a source when nothing ended the silence for ``timeout`` seconds; None for never.
 
-    The receiver's own time runs from any event. Here it runs from the last that was shown, so
+    A receiver's own time runs from any event. Here it runs from the last that was shown, so
     that heartbeats do not keep somebody waiting who asked for something else.
     """
 
-    def __init__(self, receiver: "EventReceiver", timeout: float | None) -> None:
+    def __init__(self, source: EventSource, timeout: float | None) -> None:
         self.is_over = False
-        self._receiver = receiver
+        self._source = source
         self._timeout = timeout
         self._since = monotonic()
         self._ended = Flag()
@@ -174,7 +254,7 @@ class Silence:
         while not self._ended.wait(max(0.0, self._since + timeout - monotonic())):
             if monotonic() >= self._since + timeout:
                 self.is_over = True
-                self._receiver.stop()
+                self._source.stop()
                 return
 
 

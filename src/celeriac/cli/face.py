@@ -13,7 +13,7 @@ from rich.text import Text
 
 from celeriac.cli import output
 from celeriac.cli.painter import Painter, painted
-from celeriac.cli.watch import Watch
+from celeriac.cli.watch import Viewing
 from celeriac.model.events import Event, TaskEvent, WorkerHeartbeat
 from celeriac.node.state import State
 from celeriac.views.cluster import Totals, WorkerRow, cells, totals, worker_rows
@@ -38,7 +38,7 @@ class Face(Protocol):
     def notice(self, message: str) -> None:
         """Tell something beside the events."""
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: Viewing) -> None:
         """Show what is new."""
 
     def __enter__(self) -> Self: ...
@@ -74,7 +74,7 @@ class Lines:
         """Write a line to standard error."""
         output.say(message)
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: Viewing) -> None:
         """Print the new events, but no heartbeats."""
         for event in watch.taken():
             if not isinstance(event, WorkerHeartbeat):
@@ -110,7 +110,7 @@ class Screen:
         """Keep a message on the screen, until there are newer ones."""
         self._notices.append(visible(message))
 
-    def show(self, watch: Watch) -> None:
+    def show(self, watch: Viewing) -> None:
         """Draw the screen anew."""
         shown = [event for event in watch.taken() if not isinstance(event, WorkerHeartbeat)]
         self._lines.extend(_line(event, watch.state) for event in shown[-(self._lines.maxlen or 0) :])

@@ -12,8 +12,12 @@ from celeriac.cli.elect import elect
 from celeriac.cli.events import events
 from celeriac.cli.inspect import inspect
 from celeriac.cli.leaders import leaders
+from celeriac.cli.log import log
 from celeriac.cli.option import add_command, add_common
+from celeriac.cli.record import record
+from celeriac.cli.replay import replay
 from celeriac.cli.result import result
+from celeriac.cli.snapshot import snapshot
 from celeriac.cli.status import status
 from celeriac.cli.up import up
 from celeriac.cli.worker import worker
@@ -49,8 +53,12 @@ _COMMANDS: dict[str, Any] = {
     "revoke": revoke,
     "elect": elect,
     "leaders": leaders,
+    "record": record,
+    "replay": replay,
+    "snapshot": snapshot,
     "conf": conf,
 }
 for name, command in _COMMANDS.items():
     add_command(app, name)(command)
 app.add_typer(control, name="control")
+app.add_typer(log, name="log")

@@ -1,15 +1,16 @@
-"""Listens to the cluster beside what a command does."""
+"""Takes events from where they come from, beside what a command does."""
 
 from collections import deque
 from threading import Thread
 from typing import TYPE_CHECKING, Final, Self
 
 from celeriac.model.events import Event
+from celeriac.node.source import EventSource, Live
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
 
-__all__ = ["Watch"]
+__all__ = ["Viewing", "Watch"]
 
 #: Events that wait to be shown. A screen shows fifty; more than this in a quarter of a second nobody reads.
 _MOST_WAITING: Final = 10_000
@@ -17,17 +18,20 @@ _MOST_WAITING: Final = 10_000
 _PATIENCE: Final = 2.0
 
 
-class Watch:
-    """Receives events in a thread of its own, into a state, for as long as the context lasts."""
+class Viewing:
+    """Takes events from a source in a thread of its own, for as long as the context lasts.
 
-    def __init__(self, app: "Celeriac") -> None:
+    Faces are shown one of these: a cluster as it is (:class:`Watch`), or a replay of its history.
+    """
+
+    def __init__(self, source: EventSource) -> None:
         #: What the events add up to; safe to read meanwhile.
-        self.state = app.events.State()
+        self.state = source.state
         #: Events in the order they came, for who shows them to take away.
         self.waiting: deque[Event] = deque(maxlen=_MOST_WAITING)
         #: Events that nobody took away in time.
         self.overlooked = 0
-        self.receiver = app.events.Receiver(handlers={"*": self._take})
+        self._source = source
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="watch", daemon=True)
 
@@ -50,17 +54,23 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.receiver.stop()
+        self._source.stop()
         self._thread.join(_PATIENCE)
-
-    def _take(self, event: Event) -> None:
-        self.state.event(event)
-        self.overlooked += len(self.waiting) == self.waiting.maxlen
-        self.waiting.append(event)
 
     def _run(self) -> None:
         try:
-            with self.receiver:
-                self.receiver.capture()
+            for event in self._source:
+                self.overlooked += len(self.waiting) == self.waiting.maxlen
+                self.waiting.append(event)
         except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
             self._error = error
+        finally:
+            self._source.close()
+
+
+class Watch(Viewing):
+    """Receives the events of a cluster, for as long as the context lasts."""
+
+    def __init__(self, app: "Celeriac") -> None:
+        self.receiver = app.events.Receiver()
+        super().__init__(Live(self.receiver, app.events.State()))

@@ -180,6 +180,29 @@ class ClusterState:
             self.event_count = 0
             self.task_count = 0
 
+    def replace(
+        self,
+        *,
+        workers: Iterable[Worker],
+        tasks: Iterable[Task],
+        gaps: Iterable[Gap],
+        event_count: int,
+        task_count: int,
+    ) -> None:
+        """Forget everything, and know this instead, in this order; nobody is told that workers came or went.
+
+        Of more than there is room for, the last are kept.
+        """
+        with self._lock:
+            self.clear(ready=False)
+            kept = deque(workers, self.max_workers_in_memory)
+            self.workers.update((worker.hostname, worker) for worker in kept)
+            for task in deque(tasks, self.max_tasks_in_memory):
+                self.tasks[task.uuid] = task
+                self._move_child(task.uuid, old=None, new=task.parent_link)
+            self.gaps.extend(gaps)
+            self.event_count, self.task_count = event_count, task_count
+
     # -- tasks
 
     def _apply_task(self, event: TaskEvent, received_at: float | None) -> tuple[Task, bool]:

@@ -97,6 +97,20 @@ class Task:
     def __hash__(self) -> int:
         return hash(self.uuid)
 
+    @classmethod
+    def restored(
+        cls, uuid: str, cluster_state: ClusterState, *, past: history.History, latest: TaskEvent | None
+    ) -> Task:
+        """Return a task that has these events, as if they had come one by one."""
+        task = cls(uuid, cluster_state)
+        task.history, task.latest = past, latest
+        names = {event.name for event in past if isinstance(event, Described)}
+        hosts = {event.hostname: event.hostname for event in past if type(event) is not Sent}
+        task._name = names.pop() if len(names) == 1 else _SEVERAL if names else None
+        task._host = hosts.popitem()[1] if len(hosts) == 1 else _SEVERAL if hosts else None
+        task.parent_link = facts.parent_link(past)
+        return task
+
     def apply(self, event: TaskEvent) -> None:
         """Take one more event of this task."""
         past, latest, kind = self.history, self.latest, type(event)

@@ -82,6 +82,11 @@ class Worker:
         return f"{self.hostname}.{self.pid}"
 
     @property
+    def seen_at(self) -> float:
+        """When it was last heard of, by our clock; 0 if it never was, or has left."""
+        return self._seen_at
+
+    @property
     def heartbeat_expires(self) -> float | None:
         """When it is to be taken for dead unless heard of again; None if it never was alive."""
         return heartbeat_expires(self._seen_at, self.freq, self.expire_window) if self._seen_at else None

@@ -1,7 +1,7 @@
 """Makes what sends and receives events, as one program does."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celeriac.config import Settings
 from celeriac.core.worker import Worker
@@ -12,6 +12,9 @@ from celeriac.node.receiver import EventReceiver, Handler
 from celeriac.node.state import State
 from celeriac.transport.base import Connection
 from celeriac.wire.event import Gate
+
+if TYPE_CHECKING:
+    from celeriac.core.redaction import Redactor
 
 __all__ = ["Events"]
 
@@ -113,4 +116,10 @@ class Events:
             max_tasks_in_memory=self._settings.max_tasks_in_memory,
             on_node_join=on_node_join,
             on_node_leave=on_node_leave,
+            redactor=self._redactor,
         )
+
+    def _redactor(self) -> "Redactor":
+        from celeriac.node.history import redactor_of  # noqa: PLC0415 - only who saves a state loads it
+
+        return redactor_of(self._settings)

@@ -7,20 +7,21 @@ import time
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["OUR_IDENT", "anonymous_name", "hours_west", "node_name"]
+__all__ = ["OUR_IDENT", "anonymous_name", "hours_west", "machine_name", "node_name"]
 
 #: What our workers call their software in heartbeats, as Celery's call theirs ``py-celery``.
 OUR_IDENT: Final = "py-celeriac"
 
 
 @lru_cache(maxsize=1)
-def _host() -> str:
+def machine_name() -> str:
+    """Return what this machine is called."""
     return socket.gethostname()
 
 
 def anonymous_name() -> str:
     """Return the name of a process that is no worker, as Celery's clients call themselves."""
-    return f"gen{os.getpid()}@{_host()}"
+    return f"gen{os.getpid()}@{machine_name()}"
 
 
 def node_name(template: str) -> str:
@@ -28,7 +29,7 @@ def node_name(template: str) -> str:
 
     A name without an ``@`` gets the host behind it.
     """
-    host = _host()
+    host = machine_name()
     first, _, domain = host.partition(".")
     name = template if "@" in template else f"{template}@%h"
     parts = {"%h": host, "%n": first, "%d": domain, "%%": "%"}

@@ -63,7 +63,8 @@ class Reception:
         self._routing_key = routing_key
         self._node_id = node_id
         self._now = now
-        self._heard_at = now()
+        #: When a message last came, or else the subscription was confirmed.
+        self.heard_at = now()
         self._lost_because: str | None = None
 
     @property
@@ -89,19 +90,24 @@ class Reception:
 
     def receive(self, message: Message) -> None:
         """Take one message: one event, a batch of them, or nothing that can be taken."""
-        self._heard_at = received_at = self._now()
+        events = self.read(message)
+        try:
+            if self._state is not None and events:
+                self._state.take(events, self.heard_at)
+        finally:  # a callback of the state that raises keeps nothing from the handlers
+            self.waiting.extend(events)
+
+    def read(self, message: Message) -> list[Event]:
+        """Return the events of a message, stamped with their receipt; none if nothing can be taken."""
+        self.heard_at = received_at = self._now()
         try:
             body = body_of(message)
         except PeerError as error:
             self.gate.refuse(error, message.body)
-            return
+            return []
         events = self.gate.decode(body, received_at)
         self._stamp(events, received_at)
-        try:
-            if self._state is not None:
-                self._state.take(events, received_at)
-        finally:  # a callback of the state that raises keeps nothing from the handlers
-            self.waiting.extend(events)
+        return events
 
     def lose(self, error: Exception) -> float:
         """Note that there is no link, and return how long to wait; the first reason counts."""
@@ -111,16 +117,17 @@ class Reception:
             logger.warning("Reception of events is interrupted: %s", error)
         return self.backoff.next()
 
-    def resume(self) -> None:
-        """Note that we hear; if we did not for a while, that is an event."""
+    def resume(self, *, has_missed: bool = True) -> None:
+        """Note that we hear; if we did not for a while, that is an event, unless nothing was missed."""
         now = self._now()
         if self._lost_because is not None:
-            gap = self._gap(now, self._lost_because)
-            if self._state is not None:
-                self._state.take([gap], now)
-            self.waiting.append(gap)
-            logger.info("Reception of events goes on after %.1f seconds.", now - self._heard_at)
-        self._lost_because, self._heard_at = None, now
+            if has_missed:
+                gap = self.gap(self._lost_because, since=self.heard_at, until=now)
+                if self._state is not None:
+                    self._state.take([gap], now)
+                self.waiting.append(gap)
+            logger.info("Reception of events goes on after %.1f seconds.", now - self.heard_at)
+        self._lost_because, self.heard_at = None, now
         self.backoff.reset()
 
     def _stamp(self, events: list[Event], received_at: float) -> None:
@@ -147,16 +154,17 @@ class Reception:
                 shifted = event.timestamp - (event.utcoffset - own) * 3600
                 force_setattr(event, "timestamp", max(0.0, shifted))
 
-    def _gap(self, now: float, reason: str) -> Gap:
+    def gap(self, reason: str, *, since: float, until: float) -> Gap:
+        """Return an event that tells of a while for which events may be missing."""
         return Gap(
-            timestamp=now,
-            local_received=now,
+            timestamp=until,
+            local_received=until,
             clock=self.clock.forward(),
             hostname=self._hostname,
             pid=os.getpid(),
             utcoffset=hours_west(),
-            since=self._heard_at,
-            until=now,
+            since=since,
+            until=until,
             reason=reason,
             attempts=self.backoff.attempts,
         )

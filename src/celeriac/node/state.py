@@ -4,13 +4,19 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
 from time import time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from celeriac.core.state import ClusterState
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
+from celeriac.errors import CallerError, DiskError
 from celeriac.model.events import Event
 from celeriac.wire.event import Gate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from celeriac.core.redaction import Redactor
 
 __all__ = ["State"]
 
@@ -37,6 +43,7 @@ class State(ClusterState):
         on_node_leave: Callable[[Worker], object] | None = None,
         now: Callable[[], float] = time,
         gate: Gate | None = None,
+        redactor: "Callable[[], Redactor] | None" = None,
     ) -> None:
         # Re-entrant, so that callbacks may ask the state they are called from.
         self._mutex = RLock()
@@ -52,6 +59,7 @@ class State(ClusterState):
         #: Called with the state and each event as it was given, before it counts.
         self.event_callback = callback
         self.gate = gate or Gate()
+        self._redactor = redactor
 
     def event(self, event: Event | Mapping[str, Any]) -> tuple[tuple[Task | Worker, bool], str] | None:
         """Take one event, a record or a dict.
@@ -105,6 +113,51 @@ class State(ClusterState):
             finally:
                 if clear_after:
                     self.clear()
+
+    def save(self, url: "str | Path", *, redact: "Redactor | bool" = True) -> None:
+        """Write everything but the callbacks to a file, which :meth:`restore` reads.
+
+        ``url`` is a path, or the address of a file in an object store. The file is there whole or not at
+        all. What looks secret in arguments, results and tracebacks is masked, by the settings of the app
+        if it made this state; give a redactor for other rules, or False to have all as it is.
+        Events may come meanwhile. Raises DiskError if it cannot be written.
+        """
+        from celeriac.core import snapshot  # noqa: PLC0415 - few states are saved
+        from celeriac.store.state_file import write_state  # noqa: PLC0415
+
+        with self._mutex:
+            taken = snapshot.take(self, now=self._now())
+        if redact is not False:
+            taken = snapshot.redacted(taken, self._default_redactor() if redact is True else redact)
+        write_state(url, taken)
+
+    def restore(self, url: "str | Path", *, max_bytes: int | None = None) -> Self:
+        """Forget everything, and know what was saved, as if it had never stopped; returns itself.
+
+        Nobody is told of workers that came or went meanwhile: their next events do that. A file that is
+        far larger than the state has room for is not read, unless ``max_bytes`` allows it. Raises
+        DiskError for one that is damaged or cannot be read, ImproperlyConfigured for one that is not of
+        this format, or of a later version. The state is then as it was.
+        """
+        from celeriac.core import snapshot  # noqa: PLC0415 - few states are restored
+        from celeriac.store.state_file import read_state, shown  # noqa: PLC0415
+
+        taken = read_state(
+            url,
+            max_workers=self.max_workers_in_memory,
+            max_tasks=self.max_tasks_in_memory,
+            max_bytes=max_bytes,
+        )
+        try:
+            snapshot.restore(self, taken, now=self._now)
+        except CallerError as error:
+            raise DiskError(f"{shown(url)} holds what no state can have been: {error}") from None
+        return self
+
+    def _default_redactor(self) -> "Redactor":
+        from celeriac.core.redaction import Redactor  # noqa: PLC0415 - only who writes needs it
+
+        return Redactor() if self._redactor is None else self._redactor()
 
 
 def _warn_of_drift(worker: Worker) -> None:

@@ -22,6 +22,7 @@ from celeriac.core.revoked import REVOKED_MAX_SIZE
 from celeriac.errors import DiskError, ImproperlyConfigured
 from celeriac.model.clock import MAX_CLOCK
 from celeriac.model.events import MAX_ID_CHARS
+from celeriac.store.disk import FLAGS, failed, sync_folder, write_new
 
 __all__ = ["Saved", "WorkerStateFile"]
 
@@ -31,9 +32,6 @@ _FORMAT: Final = "celeriac-worker-state"
 _MARK: Final = f'{{"format":"{_FORMAT}",'.encode()
 #: All ids that a worker keeps, each as long as can be, with room for their ages.
 _MAX_BYTES: Final = REVOKED_MAX_SIZE * (6 * MAX_ID_CHARS + 64)
-#: For the owner alone: ids of tasks can tell whose they are.
-_MODE: Final = 0o600
-_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Saved(NamedTuple):
@@ -107,20 +105,20 @@ class WorkerStateFile:
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.new")
         try:
             try:
-                _write(draft, b"%b\n%b\n" % (header, body))
+                write_new(draft, b"%b\n%b\n" % (header, body))
                 draft.replace(self.path)
             except BaseException:
                 with suppress(OSError):
                     draft.unlink()
                 raise
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise self._failed("written", error) from None
 
     def _read(self) -> bytes:
         try:
             # To open a pipe would wait for somebody at its other end.
-            number = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | _FLAGS)
+            number = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | FLAGS)
         except FileNotFoundError:
             self._check_folder()
             return b""
@@ -167,7 +165,7 @@ class WorkerStateFile:
                 if not os.path.lexists(aside):
                     break
             self.path.rename(aside)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise self._failed("set aside", error) from None
         return aside
@@ -182,28 +180,10 @@ class WorkerStateFile:
         return ImproperlyConfigured(f"{self.path} cannot keep the state of the worker, since it is {what}")
 
     def _failed(self, what: str, error: OSError) -> DiskError:
-        return DiskError(f"{self.path}, the state of the worker, cannot be {what}: {error.strerror or error}")
+        return failed(f"{self.path}, the state of the worker, cannot be {what}", error)
 
 
 def _can_be_kept(task_id: str, age: float) -> bool:
     """Say whether it can be read back: a file that cannot would be lost as a whole."""
     is_text = task_id.isascii() or not any("\ud800" <= char <= "\udfff" for char in task_id)
     return is_text and 0 < len(task_id) <= MAX_ID_CHARS and 0 <= age < inf
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Make a new file, and have it on the disk."""
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _MODE)
-    with os.fdopen(number, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(number)
-
-
-def _sync_folder(path: Path) -> None:
-    """Have the names in a folder on the disk."""
-    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -106,6 +106,12 @@ class Connection(Protocol):
     def delete_queue(self, name: str) -> None:
         """Delete a queue and what waits in it; who subscribed to it may lose the link."""
 
+    def queue_length(self, name: str) -> int | None:
+        """Return how many messages wait in a queue, or None if there is none of that name.
+
+        What somebody was given and has not settled does not count. On Redis an empty queue is not there.
+        """
+
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message.
 

@@ -33,6 +33,8 @@ _PREFETCH: Final = 1000
 _LOOK_EVERY: Final = 0.1
 #: The same where nothing is consumed: kombu looks for messages no more often either.
 _LOOK_SELDOM: Final = 1.0
+#: What a broker answers to who asks for a queue that is not there.
+_NOT_FOUND: Final = "404"
 
 
 class KombuConnection(KombuLink):
@@ -168,6 +170,20 @@ class KombuConnection(KombuLink):
                 channel.queue_purge(name)
             channel.queue_delete(name)
             channel.close()
+
+    def queue_length(self, name: str) -> int | None:
+        """Return how many messages wait in a queue, or None if there is none of that name."""
+        with self._translated():
+            channel = self._new_channel()
+            length: int | None = None
+            try:
+                length = channel.queue_declare(name, passive=True).message_count
+            except self._errors as error:
+                # Celery: kombu's virtual transports spell the code as a text.
+                if str(getattr(error, "reply_code", "")) != _NOT_FOUND:
+                    raise
+            channel.close()
+        return length
 
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Self
 
 from celeriac.errors import ConnectionLost
-from celeriac.model.message import Delivery, Exchange, Message, Queue, topic_leads_to
+from celeriac.model.message import Delivery, Exchange, Message, Queue
 from celeriac.transport.base import Deliver, Take
 from celeriac.transport.memory_arbiter import MemoryArbiter
 from celeriac.transport.memory_lent import Borrower, Lendings, Lent
+from celeriac.transport.memory_route import leads_to
 
 __all__ = ["MemoryBroker", "MemoryConnection"]
 
@@ -99,6 +100,12 @@ class MemoryBroker:
             self._queues.pop(name, None)
             self._held.pop(name, None)
 
+    def length(self, name: str, epoch: int) -> int | None:
+        """Return how many messages wait in a queue, or None if there is none."""
+        with self._changed:
+            self._check(epoch)
+            return len(self._queues[name][1]) if name in self._queues else None
+
     def send(self, exchange: Exchange, message: Message, epoch: int) -> None:
         """Put a message into every queue that its exchange and key lead to."""
         with self._changed:
@@ -106,7 +113,7 @@ class MemoryBroker:
             self.published.append((exchange.name, message))
             sent = message._replace(exchange=exchange.name)
             for queue, waiting in self._queues.values():
-                if _leads_to(exchange, message, queue):
+                if leads_to(exchange, message, queue):
                     waiting.append(sent)
             self._changed.notify_all()
 
@@ -318,6 +325,10 @@ class MemoryConnection:
         self._joined()
         self.broker.delete(name)
 
+    def queue_length(self, name: str) -> int | None:
+        """Return how many messages wait in a queue, or None if there is none of that name."""
+        return self.broker.length(name, self._joined())
+
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         # An exception out of a callback leaves the messages after it here.
@@ -382,17 +393,3 @@ class MemoryConnection:
         if self._epoch is None:
             self._epoch = self.broker.join()
         return self._epoch
-
-
-def _leads_to(exchange: Exchange, message: Message, queue: Queue) -> bool:
-    if not exchange.name:  # the default exchange: every queue is bound by its own name
-        return queue.name == message.routing_key
-    if queue.exchange.name != exchange.name:
-        return False
-    match exchange.type:
-        case "fanout":
-            return True
-        case "direct":
-            return queue.routing_key == message.routing_key
-        case "topic":
-            return topic_leads_to(queue.routing_key, message.routing_key)

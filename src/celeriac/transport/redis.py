@@ -224,6 +224,11 @@ class RedisConnection(RedisConsuming):
         self._opened_link()
         self._ask("DEL", *self._names.lists(name))
 
+    def queue_length(self, name: str) -> int | None:
+        """Return how many messages wait in a queue, or None if there is none: an empty list is no list."""
+        self._opened_link()
+        return sum(self._ask("LLEN", key) for key in self._names.lists(name)) or None
+
     def drain(self, timeout: float | None = None) -> int:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         deadline = None if timeout is None else monotonic() + timeout

@@ -8,7 +8,7 @@ from celeriac.node.identity import anonymous_name, node_name
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_host", lambda: "web1.shop.example")
+    monkeypatch.setattr(identity, "machine_name", lambda: "web1.shop.example")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_template_names_a_node(template: str, name: str) -> None:
 
 
 def test_a_host_without_a_domain_has_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_host", lambda: "web1")
+    monkeypatch.setattr(identity, "machine_name", lambda: "web1")
 
     assert node_name("w@%n.%d") == "w@web1."
 

@@ -100,7 +100,7 @@ def test_an_id_that_could_not_be_read_back_is_left_out(path: Path, odd: tuple[st
 def test_a_save_that_fails_leaves_what_was_there(
     path: Path, saved: WorkerStateFile, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    def fail(*_: Any) -> int:
+    def fail(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:

@@ -1,0 +1,378 @@
+"""``celeriac log``: what a history consists of, whether it is sound, and what is kept of it."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.history import From, LogPlace, Until, moment_of, open_log, say_damage
+from celeriac.cli.measure import read_size, read_span
+from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.progress import Progress
+from celeriac.cli.session import Session
+from celeriac.core.retention import beyond_size, merges, plan
+from celeriac.errors import CallerError, CeleriacError, DiskError
+from celeriac.views.log import (
+    HourRow,
+    RecorderRow,
+    SegmentRow,
+    finding_rows,
+    hour_rows,
+    recorder_rows,
+    segment_rows,
+    size_text,
+    stat_dict,
+    stat_lines,
+    type_rows,
+    verified_dict,
+    verified_text,
+)
+
+if TYPE_CHECKING:
+    from celeriac.store.event_log import EventLog
+
+__all__ = ["log"]
+
+#: How large a segment becomes by merging: more than half a million typical events.
+_TARGET_BYTES: Final = 16 * 1024 * 1024
+_STDOUT: Final = "-"
+_MODE: Final = 0o600
+
+log = typer.Typer(no_args_is_help=True)
+add_common(
+    log,
+    help="Look after a history that celeriac record writes: what is in it, is it sound, what is kept.",
+)
+
+
+class Form(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+All = Annotated[bool, typer.Option("--all", help="A line for each segment, with its path.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Only what names tell: reads nothing, and counts no types and gaps.")
+]
+SetAside = Annotated[
+    bool,
+    typer.Option("--set-aside", help="Move damaged segments to damaged/, so that they are not read again."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        "--keep", metavar="SPAN", help="How long events are kept, as 90d; else the setting log_keep."
+    ),
+]
+KeepFailures = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-failures",
+        metavar="SPAN",
+        help="How long those of tasks that failed are, as 1y; else the setting log_keep_failures.",
+    ),
+]
+MaxBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--max-bytes",
+        metavar="SIZE",
+        help="How much the log may take, as 10G; the oldest goes first. Else the setting log_max_bytes.",
+    ),
+]
+Format_ = Annotated[Form, typer.Option("--format", help="What it is written as.")]
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="Where to, or - for standard output.")
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", "-t", metavar="GLOB", help="Only this type, such as 'task-*'; again for more."),
+]
+TaskPattern = Annotated[
+    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this id, or whose name fits.")
+]
+WorkerPattern = Annotated[
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node sent.")
+]
+
+
+@add_command(log, "ls")
+def ls(
+    session: Session,
+    *,
+    place: LogPlace = None,
+    since: From = None,
+    until: Until = None,
+    is_each: All = False,
+    as_json: AsJson = False,
+) -> Code:
+    """List what is sealed: for each hour and recorder how many events there are, and how large they are.
+
+    An hour is one of UTC, in which the first event of a segment was received. Nothing is read but names.
+
+    For example:
+      celeriac log ls
+      celeriac log ls s3://bucket/history --from -1d
+      celeriac log ls --all --json | jq -r '.[].path'
+    """
+    now = time()
+    begin_at, end_at = moment_of(since, option="--from", now=now), moment_of(until, option="--until", now=now)
+    segments = open_log(session, place).segments(begin_at, end_at)
+    if is_each or as_json:
+        _write(SegmentRow._fields, segment_rows(segments), as_json=as_json)
+    else:
+        _write(HourRow._fields, hour_rows(segments), as_json=as_json)
+    if not segments:
+        output.say("nothing is sealed of that time")
+    return Code.OK
+
+
+@add_command(log, "stat")
+def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, as_json: AsJson = False) -> Code:
+    """Tell how large a log is and what is in it: events, bytes, recorders, gaps, and how many of each type.
+
+    For example:
+      celeriac log stat
+      celeriac log stat --quick --json | jq .bytes_per_event
+    """
+    from celeriac.store.upkeep import stat as stat_of  # noqa: PLC0415  (needs the extra)
+
+    history = open_log(session, place)
+    told = stat_of(history)
+    types = None if quick else _types(history)
+    if as_json:
+        output.write_json(stat_dict(told, types), indent=2)
+    else:
+        for name, text in stat_lines(told, types):
+            output.write(f"{name:<15}  {text}")
+        output.write("")
+        _write(RecorderRow._fields, recorder_rows(told), as_json=False)
+        if types:
+            output.write("")
+            output.write_table(("TYPE", "EVENTS"), type_rows(types), {})
+    return say_damage(() if quick else history.damage)
+
+
+@add_command(log, "verify")
+def verify(
+    session: Session, *, place: LogPlace = None, set_aside: SetAside = False, as_json: AsJson = False
+) -> Code:
+    """Read every byte of a log, and tell what is wrong with it, and what to do.
+
+    Checksums, rows, and whether each number that a recorder gave is there once. The exit code is 1 if
+    events are lost, or may be; what is only untidy is told too.
+
+    For example:
+      celeriac log verify
+      celeriac log verify s3://bucket/history --json | jq '.findings[].fix'
+    """
+    from celeriac.store.upkeep import verify as verified_of  # noqa: PLC0415  (needs the extra)
+
+    history = open_log(session, place)
+    with Progress("verifying") as progress:
+        verified = verified_of(history, set_aside=set_aside, progress=progress)
+    if as_json:
+        output.write_json(verified_dict(verified), indent=2)
+    else:
+        for row in finding_rows(verified):
+            output.write(f"{row.weight}: {row.kind}: {row.where}: {row.what}")
+            output.write(f"  to do: {row.fix}")
+        output.write(verified_text(verified))
+    return Code.OK if verified.is_sound else Code.FAILED
+
+
+@add_command(log, "compact")
+def compact(
+    session: Session,
+    *,
+    place: LogPlace = None,
+    dry_run: DryRun = False,
+    keep: Keep = None,
+    keep_failures: KeepFailures = None,
+    max_bytes: MaxBytes = None,
+    as_json: AsJson = False,
+) -> Code:
+    """Make few large segments of many small ones, and remove what is not to be kept any longer.
+
+    What is kept is up to the settings log_keep, log_keep_failures and log_max_bytes, unless options say
+    otherwise; 0 keeps all. Recorders and readers may go on meanwhile. Run it once a day.
+
+    For example:
+      celeriac log compact --dry-run
+      celeriac log compact --keep 90d --keep-failures 1y --max-bytes 10G
+    """
+    settings = session.app.conf
+    limits: dict[str, Any] = {
+        "keep": settings.log_keep if keep is None else read_span(keep, option="--keep"),
+        "keep_failures": settings.log_keep_failures
+        if keep_failures is None
+        else read_span(keep_failures, option="--keep-failures"),
+        "max_bytes": settings.log_max_bytes
+        if max_bytes is None
+        else read_size(max_bytes, option="--max-bytes"),
+    }
+    history = open_log(session, place)
+    done, damage = (_foretold if dry_run else _compacted)(history, limits, now=time())
+    if as_json:
+        output.write_json({"is_dry_run": dry_run, **done, "damage": damage}, indent=2)
+    else:
+        verb = "would be " if dry_run else ""
+        output.write(f"{done['merged']:,} segments {verb}merged into {done['made']:,}")
+        output.write(
+            f"{done['dropped']:,} segments {verb}removed, and {done['trimmed']:,} {verb}cut down to failures"
+        )
+        if not dry_run:
+            output.write(f"{done['events_removed']:,} events and {size_text(done['bytes_freed'])} are gone")
+        if limits["keep"] is None and limits["max_bytes"] is None:
+            output.say(
+                "all is kept: neither log_keep nor log_max_bytes is set, nor --keep or --max-bytes given"
+            )
+    return say_damage(damage)
+
+
+@add_command(log, "export")
+def export(
+    session: Session,
+    *,
+    place: LogPlace = None,
+    form: Format_ = Form.JSONL,
+    target: Output = _STDOUT,
+    since: From = None,
+    until: Until = None,
+    types: Types = None,
+    task: TaskPattern = None,
+    worker: WorkerPattern = None,
+) -> Code:
+    """Write events of a log for other programs: JSON lines, CSV, or one Parquet file.
+
+    It is as redacted as the log is. A file appears whole or not at all, for nobody else to read. What
+    is damaged is told, all else is written, and the code is 1.
+
+    For example:
+      celeriac log export --from -1d --type 'task-*' | jq .runtime
+      celeriac log export --format csv --output failures.csv --type task-failed
+      celeriac log export s3://bucket/history --format parquet --output november.parquet --from 2026-11-01
+    """
+    from celeriac.store.upkeep import export as exported  # noqa: PLC0415  (needs the extra)
+
+    if form is Form.PARQUET and target == _STDOUT and sys.stdout.isatty():
+        raise CallerError("Parquet is nothing for a terminal: name a file with --output FILE")
+    now = time()
+    begin_at, end_at = moment_of(since, option="--from", now=now), moment_of(until, option="--until", now=now)
+    history = open_log(session, place)
+    with Progress("exporting") as progress, _opened(target) as file:
+        parts = exported(
+            history,
+            form.value,
+            since=begin_at,
+            until=end_at,
+            types=types or (),
+            task=task,
+            worker=worker,
+            progress=progress,
+        )
+        for part in parts:
+            file.write(part)
+        file.flush()
+    return say_damage(history.damage)
+
+
+def _write(heads: Iterable[str], rows: Iterable[Any], *, as_json: bool) -> None:
+    if as_json:
+        output.write_json([row._asdict() for row in rows], indent=2)
+    elif shown := list(rows):
+        output.write_table(tuple(name.upper() for name in heads), shown, {})
+
+
+def _types(history: "EventLog") -> Counter[str]:
+    """Count the events of each type."""
+    counts: Counter[str] = Counter()
+    with Progress("counting") as progress:
+        for batch in history.batches(columns=["type"], progress=progress):
+            for each in batch.column("type").value_counts().to_pylist():
+                counts[each["values"]] += each["counts"]
+    return counts
+
+
+def _compacted(
+    history: "EventLog", limits: dict[str, Any], *, now: float
+) -> tuple[dict[str, int], list[str]]:
+    from celeriac.store.upkeep import apply_retention, merge_small  # noqa: PLC0415  (needs the extra)
+
+    # In this order: what takes less room by being merged need not go for its size.
+    with Progress("merging") as progress:
+        merged = merge_small(history, now=now, target_bytes=_TARGET_BYTES, progress=progress)
+    with Progress("removing") as progress:
+        retained = apply_retention(history, **limits, now=now, progress=progress)
+    done = {
+        "merged": merged.merged,
+        "made": merged.made,
+        "dropped": retained.dropped,
+        "trimmed": retained.trimmed,
+        "events_removed": retained.rows_removed,
+        "bytes_freed": merged.bytes_before - merged.bytes_after + retained.bytes_removed,
+    }
+    return done, list(dict.fromkeys([*merged.damage, *retained.damage]))
+
+
+def _foretold(history: "EventLog", limits: dict[str, Any], *, now: float) -> tuple[dict[str, int], list[str]]:
+    """Return what would be done, by the names of the segments there are."""
+    catalogue = history.catalogue()
+    pieces = catalogue.pieces()
+    runs = merges(pieces, target_bytes=_TARGET_BYTES, now=now, gone=catalogue.marks["nothing"])
+    found = plan(
+        pieces,
+        keep=limits["keep"],
+        keep_failures=limits["keep_failures"],
+        now=now,
+        trimmed=catalogue.marks["failures"],
+    )
+    left = [piece for piece in pieces if piece not in found.drop]
+    too_much = beyond_size(left, max_bytes=limits["max_bytes"])
+    done = {
+        "merged": sum(map(len, runs)),
+        "made": len(runs),
+        "dropped": len(found.drop) + len(too_much),
+        "trimmed": len([piece for piece in found.trim if piece not in too_much]),
+    }
+    return done, []
+
+
+@contextmanager
+def _opened(target: str) -> Iterator[BinaryIO]:
+    """Have somewhere to write to; a file has its name only once all is in it."""
+    if target == _STDOUT:
+        yield sys.stdout.buffer
+        return
+    path = Path(target)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
+        try:
+            with os.fdopen(number, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except CeleriacError:
+        raise
+    except OSError as error:
+        raise DiskError(
+            f"{path} cannot be written: {error.strerror or error}; name another with --output"
+        ) from error

@@ -1,0 +1,196 @@
+"""``celeriac replay``: the cluster as it was."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.history import From, LogPlace, open_log, open_replay, say_damage
+from celeriac.cli.measure import read_speed
+from celeriac.cli.option import AsJson
+from celeriac.cli.progress import Progress
+from celeriac.cli.session import Session
+from celeriac.cli.watch import Viewing
+from celeriac.errors import CallerError
+from celeriac.model.events import Event, Gap, TaskEvent, WorkerHeartbeat
+from celeriac.node.replay import Replay
+from celeriac.node.state import State
+from celeriac.views.cluster import TaskRow, WorkerRow, task_rows, totals, worker_rows
+from celeriac.views.event import event_line, gap_text
+from celeriac.views.log import moment_text
+from celeriac.views.replay import past_dict
+
+if TYPE_CHECKING:
+    from celeriac.cli.face import Face
+    from celeriac.store.event_log import EventLog
+
+__all__ = ["replay"]
+
+_LAST_EVENTS: Final = 10
+_MOST_TASKS: Final = 20
+_MOST_GAPS: Final = 5
+#: How often what is shown is renewed.
+_PAUSE: Final = 0.25
+_STYLES: Final = {"online": "green", "offline": "bold yellow", "left": "dim", "FAILURE": "bold red"}
+
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="MOMENT",
+        help="As of then: 2026-11-14T10:00, with Z or +01:00 if it is not local time, 2026-11-14, -2h or "
+        "now. Else as of the last event.",
+    ),
+]
+Speed = Annotated[
+    str | None,
+    typer.Option(
+        "--speed", metavar="SPEED", help="Watch it happen, so many times as fast: 10x, 0.5x, or max."
+    ),
+]
+TaskPattern = Annotated[
+    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this id, or whose name fits.")
+]
+WorkerPattern = Annotated[
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node sent.")
+]
+
+
+def replay(
+    session: Session,
+    *,
+    log: LogPlace = None,
+    until: AsOf = None,
+    since: From = None,
+    speed: Speed = None,
+    task: TaskPattern = None,
+    worker: WorkerPattern = None,
+    as_json: AsJson = False,
+) -> Code:
+    """Show a cluster as it was at a moment: who was alive, what became of the tasks, what came last.
+
+    Reads what celeriac record has written. Events count by when they happened, so what a recorder
+    received late counts too; with --from, what happened before is not known. With --speed it is shown as
+    it happens, on a terminal on a screen. Parts of the log that are damaged are told, all else is shown,
+    and the code is 1.
+
+    For example:
+      celeriac replay --until 2026-11-14T10:00
+      celeriac replay s3://bucket/history --until -2h --task 'shop.*'
+      celeriac replay --from 2026-11-14T09:50 --until 2026-11-14T10:00 --speed 10x
+      celeriac replay --until now --json | jq .workers
+    """
+    if as_json and speed is not None and read_speed(speed, option="--speed") is not None:
+        raise CallerError("--speed is to watch, and --json is not: use celeriac events --log URL --speed")
+    history = open_log(session, log)
+    last: deque[Event] = deque(maxlen=_LAST_EVENTS)
+    is_watched = speed is not None and not as_json
+    with Progress("reading") as progress:
+        play = open_replay(
+            session,
+            history,
+            since=since,
+            until=until,
+            speed=speed,
+            task=task,
+            worker=worker,
+            progress=None if is_watched else progress,
+        )
+        if is_watched:
+            _watch(play, history.place.url, last)
+        else:
+            for batch in play.batches():
+                last.extend(_worth_telling(batch))
+    damage = list(play.damage)
+    gaps = _gaps(play, history, is_filtered=task is not None or worker is not None)
+    if as_json:
+        output.write_json(past_dict(play.state, as_of=play.instant, gaps=gaps, last=last), indent=2)
+    else:
+        _tell(play, gaps, last, has_workers=task is None)
+    return say_damage(damage)
+
+
+def _watch(play: Replay, place: str, last: deque[Event]) -> None:
+    from celeriac.cli.face import Lines, Screen  # noqa: PLC0415  (slow to load)
+
+    is_plain = not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb"
+    heading = [""]
+    face: Face = Lines() if is_plain else Screen(heading)
+    speed = "as fast as can be" if play.speed is None else f"{play.speed:g} times as fast as it was"
+    with _Seen(play, last) as view, face:
+        while True:
+            is_over = not view.is_listening
+            heading[0] = f"replay  {place}  {moment_text(play.instant) or ''}  {speed}; Ctrl-C ends it"
+            face.show(view)
+            if is_over:
+                break
+            sleep(_PAUSE)
+        view.check()
+    if view.overlooked:
+        output.say(f"{view.overlooked} events came too fast to be shown; they are in the totals")
+
+
+class _Seen(Viewing):
+    """Remembers the last events that were shown."""
+
+    def __init__(self, play: Replay, last: deque[Event]) -> None:
+        super().__init__(play)
+        self._last = last
+
+    def taken(self) -> list[Event]:
+        """Take away the events that wait."""
+        events = super().taken()
+        self._last.extend(_worth_telling(events))
+        return events
+
+
+def _worth_telling(events: Iterable[Event]) -> Iterator[Event]:
+    return (event for event in events if not isinstance(event, WorkerHeartbeat))
+
+
+def _gaps(play: Replay, history: "EventLog", *, is_filtered: bool) -> list[Gap]:
+    """Return when events may be missing; whatever was asked for, they may be among those."""
+    if not is_filtered:
+        return list(play.state.gaps)
+    read = history.read(since=play.since, until=play.until, types=["cluster-gap"])
+    return [event for event in read if isinstance(event, Gap)]
+
+
+def _tell(play: Replay, gaps: list[Gap], last: deque[Event], *, has_workers: bool) -> None:
+    state = play.state
+    sums = totals(state)
+    if not sums.events:
+        output.say("nothing was recorded in that time")
+        return
+    workers = f"{sums.workers_online} of {sums.workers} workers online, " if has_workers else ""
+    output.write(f"as of {moment_text(play.instant)}: {workers}{sums.tasks} tasks, {sums.events} events")
+    rows = worker_rows(state) if has_workers else []
+    if rows:
+        output.write("")
+        output.write_table(tuple(name.upper() for name in WorkerRow._fields), rows, _STYLES)
+    if sums.tasks_by_state:
+        output.write("")
+        output.write_table(("STATE", "TASKS"), sums.tasks_by_state.items(), _STYLES)
+    if not has_workers and sums.tasks:
+        output.write("")
+        shown = task_rows(state, _MOST_TASKS)
+        output.write_table(tuple(name.upper() for name in TaskRow._fields), shown, _STYLES)
+    output.write("")
+    output.write("last events")
+    for event in last:
+        output.write(f"  {event_line(event, _name_of(event, state))}")
+    for gap in gaps[-_MOST_GAPS:]:
+        output.say(f"GAP: {gap_text(gap)}")
+    if len(gaps) > _MOST_GAPS:
+        output.say(f"and {len(gaps) - _MOST_GAPS} gaps before; --json tells all")
+
+
+def _name_of(event: Event, state: State) -> str | None:
+    task = state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
+    return None if task is None else task.name

@@ -1,0 +1,246 @@
+"""``celeriac snapshot``: a picture of the cluster, or one after the other."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from threading import Timer
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.option import AsJson
+from celeriac.cli.session import Session
+from celeriac.cli.watch import Watch
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.masking import sanitize_url
+from celeriac.model.events import TaskEvent
+from celeriac.views.text import visible
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from celeriac.app import Celeriac
+    from celeriac.node.camera import Polaroid
+    from celeriac.node.receiver import EventReceiver
+    from celeriac.node.state import State
+
+__all__ = ["snapshot"]
+
+#: Celery's workers send a heartbeat every 2 seconds: one of each is heard.
+_LISTEN: Final = 3.0
+_LOOK_EVERY: Final = 0.05
+_FILE: Final = "cluster.state"
+#: A URL and a few counts.
+_ROW_CHARS: Final = 500
+
+Output = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[OUTPUT]",
+        show_default=False,
+        help=f"The file to save the state to, or its URL, such as s3://bucket/{_FILE}; else {_FILE} here.",
+    ),
+]
+For = Annotated[
+    float | None,
+    typer.Option(
+        "--for",
+        min=0.0,
+        metavar="SECONDS",
+        help=f"How long to listen: {_LISTEN:g} for a file, and until Ctrl-C for a camera, if not given.",
+    ),
+]
+UntilQuiet = Annotated[
+    bool,
+    typer.Option("--until-quiet", help="Listen until no event of a task came for so long; for a file alone."),
+]
+CameraName = Annotated[
+    str | None,
+    typer.Option("--camera", metavar="MODULE:CLASS", help="Have this camera take pictures, until Ctrl-C."),
+]
+Database = Annotated[
+    str | None,
+    typer.Option("--database", metavar="URL", help="Keep workers and tasks in PostgreSQL or SQLite."),
+]
+Parquet = Annotated[
+    str | None,
+    typer.Option("--parquet", metavar="URL", help="Write Parquet files to a folder or an object store."),
+]
+Frequency = Annotated[
+    float, typer.Option("--freq", min=0.01, metavar="SECONDS", help="The time between two pictures.")
+]
+MaxRate = Annotated[
+    str | None, typer.Option("--maxrate", metavar="RATE", help="The most pictures: 10/s, 10/m or 10/h.")
+]
+
+
+def snapshot(
+    session: Session,
+    *,
+    place: Output = None,
+    seconds: For = None,
+    until_quiet: UntilQuiet = False,
+    camera: CameraName = None,
+    database: Database = None,
+    parquet: Parquet = None,
+    freq: Frequency = 1.0,
+    maxrate: MaxRate = None,
+    as_json: AsJson = False,
+) -> Code:
+    """Save what is heard of the cluster to a file, or have a camera take pictures of it.
+
+    For a file it listens a few seconds; State.restore reads it. A camera takes a picture every --freq
+    seconds, and a last one at the end: it is one of celeriac's, with --database or --parquet, or a class
+    of yours, derived from celeriac.Polaroid. What looks secret in arguments and results is
+    masked, as the settings redact_* say; a camera of yours is given all as it is. Ctrl-C or SIGTERM:
+    saves what was heard, and ends.
+
+    For example:
+      celeriac snapshot
+      celeriac snapshot s3://bucket/cluster.state --for 30
+      celeriac snapshot --database postgresql://monitor@db/celery --freq 10
+      celeriac snapshot --parquet snapshots --freq 60 --for 3600
+      celeriac snapshot --camera shop.monitor:Camera --maxrate 10/m
+    """
+    cameras = [name for name in (camera, database, parquet) if name is not None]
+    if len(cameras) > 1 or (cameras and (place is not None or until_quiet)):
+        raise CallerError("one of OUTPUT, --camera, --database and --parquet: run several commands for more")
+    app = session.app
+    if not cameras:
+        told = _save(app, place or _FILE, _LISTEN if seconds is None else seconds, until_quiet=until_quiet)
+    else:
+        film = _film(app, database=database, parquet=parquet) or _yours(camera or "")
+        told = _run(app, film, seconds, freq=freq, maxrate=maxrate)
+    if as_json:
+        output.write_json(told, indent=2)
+    else:
+        saved = f"{told.pop('saved')}: " if "saved" in told else ""
+        output.write(
+            visible(saved + ", ".join(f"{value} {name}" for name, value in told.items()), _ROW_CHARS)
+        )
+    return Code.OK
+
+
+# -- one picture
+
+
+def _save(app: "Celeriac", place: str, seconds: float, *, until_quiet: bool) -> dict[str, object]:
+    """Listen for a while, and save what was heard."""
+    with Watch(app) as watch:
+        end_at = monotonic() + seconds
+        with _interruptible():
+            while monotonic() < end_at:
+                watch.check()
+                if any(isinstance(event, TaskEvent) for event in watch.taken()) and until_quiet:
+                    end_at = monotonic() + seconds
+                sleep(min(_LOOK_EVERY, max(0.0, end_at - monotonic())))
+        watch.check()
+    watch.state.save(place)
+    return {"saved": sanitize_url(place) if "://" in place else place} | _counts(watch.state)
+
+
+def _counts(state: "State") -> dict[str, object]:
+    return {
+        "workers": len(state.workers),
+        "tasks": len(state.tasks),
+        "events": state.event_count - len(state.gaps),
+        "gaps": len(state.gaps),
+    }
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Leave the context at Ctrl-C or SIGTERM, and go on."""
+
+    def interrupt(_number: int, _frame: "FrameType | None") -> None:
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), _on_sigterm(interrupt):
+        yield
+
+
+# -- one after the other
+
+
+def _film(app: "Celeriac", *, database: str | None, parquet: str | None) -> object:
+    """Return the camera of ours that an option names, which writes nothing that the settings redact."""
+    from celeriac.node.history import redactor_of  # noqa: PLC0415  (loads what most commands do without)
+
+    redact = redactor_of(app.conf)
+    if database is not None:
+        return _load("celeriac.store.database_camera", "database").DatabaseCamera(database, redact=redact)
+    if parquet is not None:
+        return _load("celeriac.store.parquet_camera", "history").ParquetCamera(parquet, redact=redact)
+    return None
+
+
+def _load(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyarrow", "fsspec", "sqlalchemy", "psycopg"):
+            raise
+        raise ImproperlyConfigured(f"{error.name} is not installed: install celeriac[{extra}]") from None
+
+
+def _yours(name: str) -> object:
+    from celeriac.node.camera import load_camera  # noqa: PLC0415
+
+    # As for any program: modules are looked for where it was started.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return load_camera(name)
+
+
+def _run(
+    app: "Celeriac", film: object, seconds: float | None, *, freq: float, maxrate: str | None
+) -> dict[str, object]:
+    """Have a camera take pictures until it is told to end, and a last one then."""
+    from celeriac.node.camera import evcam, make_camera  # noqa: PLC0415
+
+    camera = make_camera(film, app, freq=freq, maxrate=maxrate)
+    receiver = app.events.Receiver()
+    output.say(f"{camera!r}; Ctrl-C ends it")
+    with _ended(receiver, seconds):
+        evcam(camera, app=app, receiver=receiver)
+    _take_last(camera)
+    return _counts(camera.state) | {"pictures": camera.taken, "failed": camera.failed}
+
+
+@contextmanager
+def _ended(receiver: "EventReceiver", seconds: float | None) -> Iterator[None]:
+    """Stop a receiver at SIGTERM, and after a time."""
+    timer = Timer(seconds or 0.0, receiver.stop)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        with _on_sigterm(lambda _number, _frame: receiver.stop()):
+            yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _on_sigterm(do: "Callable[[int, FrameType | None], object]") -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, do)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _take_last(camera: "Polaroid") -> None:
+    """Have what came since the last picture, and what that one could not write."""
+    try:
+        camera.capture()
+    finally:
+        close = getattr(camera.film, "close", None)
+        if close is not None:
+            close()

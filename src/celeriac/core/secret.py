@@ -1,0 +1,294 @@
+"""Where the secrets of a text are: the rules that read arguments, results, tracebacks and URLs.
+
+A secret is told by its name (:mod:`celeriac.core.secret_name`), by where it stands, such as the password of a
+URL, or by its shape, such as a JWT, a PEM block or a card number. A secret that has none of these, such as a
+password among positional arguments, cannot be told from any other text: for such tasks there are policies.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from celeriac.core.secret_name import BARE_KEYS, SHORT_WORDS, STEMS, SecretNames, is_counting, words_of
+from celeriac.core.secret_shape import SHAPES, looks_random
+from celeriac.core.secret_value import header_end, quoted_end, value_span
+from celeriac.masking import MASK, url_secrets
+
+__all__ = ["URL_PATTERN", "Finding", "NameRule", "find", "names_pattern", "words_pattern"]
+
+
+class Finding(NamedTuple):
+    """What a rule found: the text from ``start`` to ``end`` must not be kept."""
+
+    rule: str
+    start: int
+    end: int
+
+
+# -- what stands under a secret name
+
+_QUOTE: Final = r"\\{0,32}[\"'`]"
+_CAMEL: Final = "|".join(word.capitalize() for word in SHORT_WORDS)
+#: Blanks, and tabs as reprs spell them; a line breaks only before a quote, as in JSON for people.
+_GAP: Final = r"(?:[ \t]|\\{1,8}t){0,32}"
+_BREAK: Final = rf"(?:(?:\s|\\{{1,8}}[nrt]){{1,32}}(?=[bu]?{_QUOTE}))?"
+_BETWEEN: Final = rf"(?: (?:id|key|value|code|string|hash))?(?:{_QUOTE})?(?:\]|\)|%5[Dd])?{_GAP}"
+_BEFORE_PAIR: Final = re.compile(r"[(\[][ \t\r\n]{0,16}[bu]?\\{0,32}[\"']$")
+#: password = 'x', 'password': 'x', ['password'] = 'x', [password] => x, password != 'x'
+_ASSIGNS: Final = re.compile(rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:]|\\{{1,8}}u003[AaDd]){_GAP}{_BREAK}")
+#: ('password', 'x'), '--password', 'x'
+_PAIRED: Final = re.compile(rf"{_QUOTE}[ \t]{{0,16}},\s{{0,16}}(?=[bu]?{_QUOTE})")
+_ENDS_PAIR: Final = re.compile(r"$|[)\]\\.…\"'`]|,\s{0,4}(?:\.{3}|…)")
+#: {"name": "password", "value": "x"}, <add name="password" value="x">
+_VALUED: Final = re.compile(
+    rf"{_QUOTE}[ \t]{{0,16}}(?:,\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
+    r"|[ \t](?i:value)[ \t]{0,16}=)[ \t]{0,16}"
+)
+#: invalid password 'x', the password is "x"
+_TOLD: Final = re.compile(rf"[ \t]{{1,16}}(?:(?:is|was|of)[ \t]{{1,16}})?(?={_QUOTE})")
+#: the password is hunter2, as people write: a word with digits in it
+_BLURTED: Final = re.compile(
+    r"[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16})?(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
+)
+#: <password>x</password>, <password kind="y">x</password>
+_TAGGED: Final = re.compile(r"(?:[ \t][^<>]{0,200})?>(?=[^<])")
+#: --password x
+_SPACED: Final = re.compile(r"[ \t]{1,16}(?=[^\s\-])")
+#: Values that hide nothing, and what a mask leaves behind.
+_OPEN: Final = re.compile(
+    r"(?:None|null|nil|True|False|true|false|undefined|\*{2,64}|\(\)|\[\]|\{\}|[\[({]\.\.\.[\])}]|\.\.\.)(?![\w*\-])"
+)
+_OPEN_QUOTED: Final = re.compile(rf"[bBrRuUfF]{{0,2}}({_QUOTE})\*{{0,64}}(?=\1(?!\w)|$)")
+_NUMBER: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?(?![\w.])")
+_NAME_END: Final = re.compile(r"[\w\-]*")
+_LINE_HEADERS: Final = frozenset({"authorization", "cookie"})
+_IS_LINE_START: Final = re.compile(r"(?:^|[\r\n]|\\[nr])[ \t]{0,64}(?:- )?$")
+_ESCAPES: Final = frozenset("nrt")
+
+
+def words_pattern(extra: tuple[str, ...] = ()) -> str:
+    """Return what a text has to match, by Python or by RE2, for a secret name to be in it."""
+    stems = "|".join([*STEMS, *(r"[\W_]?".join(map(re.escape, words_of(name))) for name in extra)])
+    return rf"(?:(?i:{stems})|(?:^|[^A-Za-z]|\\[nrt])(?i:{'|'.join(SHORT_WORDS)})|[a-z](?:{_CAMEL}))"
+
+
+#: What stands between a name and its value, less exact than the rules have it, and quicker.
+_NAME_REST: Final = r"[^\s\"'`=:,;(){}<>\[\]\\]*"
+_LOOSELY: Final = (
+    r"(?:[=:!,>\"'`\\\])]|[ \t]+(?:(?:id|key|value|code|string|hash|is|was|of)[ \t\"'`\\]*)?[=:!>\"'`\\\-]"
+    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*</)"
+)
+
+
+def names_pattern(extra: tuple[str, ...] = ()) -> str:
+    """Return what a text has to match for a value under a secret name to be in it."""
+    return rf"{words_pattern(extra)}{_NAME_REST}{_LOOSELY}|--[\w\-]+[ \t]"
+
+
+_SHORT: Final = rf"(?:(?<![A-Za-z])|(?<=\\[nrt])|(?=[A-Z])(?<=[a-z]))(?i:{'|'.join(SHORT_WORDS)})(?![a-z])"
+
+
+class NameRule:
+    """Finds the values of secret names."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = SecretNames(names)
+        extra = [r"[\W_]?".join(map(re.escape, words_of(name))) for name in names]
+        self._search = re.compile(rf"(?i:{'|'.join([*STEMS, *extra])})|{_SHORT}").search
+        self.is_secret = self._names.is_secret
+
+    def __call__(self, text: str) -> Iterator[Finding]:
+        """Yield what is under secret names in a text, in order, and nothing twice."""
+        at, floor = 0, 0
+        while (stem := self._search(text, at)) is not None:
+            start, end = _name_span(text, stem.start(), stem.end(), floor)
+            at = floor = max(end, stem.end())
+            found = self._value(text, start, end)
+            if found is not None and found.start < found.end:
+                yield found
+                at = floor = max(at, found.end)
+
+    def hides(self, name: str, value: object) -> bool:
+        """Return whether a value that is no text yet is secret under this name, or is one by its looks."""
+        if isinstance(value, int | float) and is_counting(name):
+            return False
+        is_random_key = isinstance(value, str) and name.lower() in BARE_KEYS and looks_random(value)
+        return is_random_key or self.is_secret(name)
+
+    def _value(self, text: str, start: int, end: int) -> Finding | None:
+        """Return the secret under the name from ``start`` to ``end``, if it is one and has a value."""
+        name = text[start:end]
+        is_bare = name.lower() in BARE_KEYS
+        if is_bare:
+            name = f"{_word_before(text, start)} {name}"
+        is_secret = self.is_secret(name)
+        if not is_secret and not is_bare:
+            return None
+        assigns = _ASSIGNS.match(text, end)
+        at = _unassigned(text, start, end) if assigns is None else assigns.end()
+        if at < 0 or text.startswith((":", "//"), at) or _is_open(text, at):
+            return None
+        if not is_secret:
+            return _random_key(text, at)
+        if assigns is None:
+            return Finding("name", *value_span(text, at))
+        is_count = is_counting(name) and _NUMBER.match(text, at)
+        return None if is_count else _assigned(text, start, assigns, words_of(name))
+
+
+def _assigned(text: str, start: int, assigns: re.Match[str], words: list[str]) -> Finding | None:
+    """Return the value of a name that begins at ``start``, after the sign behind it."""
+    at = assigns.end()
+    if not _LINE_HEADERS.isdisjoint(words) and _is_unquoted_header(text, assigns):
+        return Finding("header", at, _end_of_header(text, start, at))
+    if at >= len(text) or text[at] in "\r\n":
+        return None
+    # As YAML and settings are written; reprs have neither colon nor spaces there.
+    is_line = assigns[0].endswith((":", " ")) and _IS_LINE_START.search(text, max(0, start - 80), start)
+    return Finding("name", *value_span(text, at, is_whole_line=bool(is_line)))
+
+
+def _random_key(text: str, at: int) -> Finding | None:
+    """Return the value of a name that may be any key, if it looks like one that opens something."""
+    first, last = value_span(text[at : at + 256], 0)
+    is_random = looks_random(text[at + first : at + last])
+    return Finding("name", at + first, at + last) if is_random else None
+
+
+def _name_span(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
+    """Return where a name begins and ends that a secret word from ``start`` to ``end`` was found in."""
+    while start > floor and (text[start - 1].isalnum() or text[start - 1] in "_-"):
+        start -= 1
+    if start and text[start - 1] == "\\" and text[start] in _ESCAPES:
+        # The n of a line break in a repr is no part of the name after it.
+        start += 1
+    matched = _NAME_END.match(text, end)
+    assert matched is not None  # noqa: S101 - it matches anything
+    return start, matched.end()
+
+
+def _word_before(text: str, start: int) -> str:
+    """Return the word before a name, as in ``API key``."""
+    words = words_of(text[max(0, start - 24) : start]) if start and text[start - 1] in " \t" else []
+    return words[-1] if words and words[-1] in ("api", "access", "secret", "private", "account") else ""
+
+
+def _unassigned(text: str, start: int, end: int) -> int:
+    """Return where the value of a name begins that has no sign before it, or -1 if it has none."""
+    before = text[max(0, start - 48) : start]
+    is_option = text.startswith("--", start)
+    found = _VALUED.match(text, end) or _TOLD.match(text, end) or _BLURTED.match(text, end)
+    if found is None and (is_option or _BEFORE_PAIR.search(before)):
+        found = _PAIRED.match(text, end)
+        if found is not None and not is_option:
+            # Two names in a list are no name and its value.
+            first, last = value_span(text, found.end())
+            found = found if first == last or _ENDS_PAIR.match(text, last + 1) else None
+    if found is None and is_option:
+        found = _SPACED.match(text, end)
+    if found is None and before.endswith("<"):
+        found = _TAGGED.match(text, end)
+    return -1 if found is None else found.end()
+
+
+def _is_open(text: str, at: int) -> bool:
+    return _OPEN.match(text, at) is not None or _OPEN_QUOTED.match(text, at) is not None
+
+
+def _is_unquoted_header(text: str, assigns: re.Match[str]) -> bool:
+    return (
+        assigns[0].rstrip().endswith(":")
+        and text[assigns.end() : assigns.end() + 1] not in ("", "[", "(", "{")
+        and (re.match(rf"[bu]?{_QUOTE}", text[assigns.end() : assigns.end() + 40]) is None)
+    )
+
+
+def _end_of_header(text: str, start: int, at: int) -> int:
+    """Return where a header ends: with the quotes around it, or with its line."""
+    line = header_end(text, at)
+    opening = re.search(r"(\\{0,32})([\"'`])$", text[max(0, start - 34) : start])
+    if opening is None:
+        return line
+    return min(line, quoted_end(text, at, opening[2], len(opening[1])))
+
+
+# -- what stands in a URL
+
+_SCHEME_CHARS: Final = re.compile(r"[A-Za-z][\w+.\-]{0,31}$")
+_URL_REST: Final = re.compile(r"(?:[^\s\"'`\\]|\\[^nrt\"'`])*")
+_TO_SPACE: Final = re.compile(r"\S*")
+_WEB: Final = re.compile(
+    r"(?i:https?|wss?|ftps?|git\+https?)://(?P<host>[^/?#@:]{1,253}(?::\d{1,5})?)(?P<rest>[/?#]|$)"
+)
+_PLACE: Final = re.compile(r"(?:\[[^\]]{0,64}\]|[^/?#:@\[\]]{1,253})(?::\d{0,5})?(?=[/?#,;)\]}>.]|$)")
+_CUT: Final = re.compile(r"(?:\.{3}|…)")
+_IS_QUERY_PAIR: Final = re.compile(r"[?&;#](?P<key>[^?&;#=]{1,64})=(?P<value>[^&#]*)")
+_QUERY_KEYS: Final = frozenset({"key", "code", "sig", "sas", "hmac", "access"})
+#: What a URL has to look like for a secret to be in it.
+URL_PATTERN: Final = r"://\S*[@?]|://[^\s/]*:"
+
+
+def _urls(is_secret: Callable[[str], bool]) -> Callable[[str], Iterator[Finding]]:
+    """Return the rule for logins and queries of URLs."""
+
+    def rule(text: str) -> Iterator[Finding]:
+        at = 0
+        while (colon := text.find("://", at)) >= 0:
+            at = colon + 3
+            scheme = _SCHEME_CHARS.search(text, max(0, colon - 32), colon)
+            if scheme is None:
+                continue
+            start, end = scheme.start(), _end_of_url(text, at)
+            url = text[start:end]
+            for first, last in _secrets_of(
+                url, is_secret, is_cut=bool(_CUT.match(text, end)) or end == len(text)
+            ):
+                if first < last and url[first:last] != MASK:
+                    yield Finding("url", start + first, start + last)
+            at = max(at, end)
+
+    return rule
+
+
+def _end_of_url(text: str, at: int) -> int:
+    """Return where a URL ends. A quote ends it, unless that would leave a login without its end."""
+    rest = _URL_REST.match(text, at)
+    end = at if rest is None else rest.end()
+    if "@" not in text[at:end] and ":" in text[at:end] and _PLACE.match(text, at, end) is None:
+        space = _TO_SPACE.match(text, end)
+        stop = end if space is None else space.end()
+        last = text.rfind("@", end, stop)
+        if last >= 0:
+            rest = _URL_REST.match(text, last)
+            return last if rest is None else rest.end()
+    return end
+
+
+def _secrets_of(url: str, is_secret: Callable[[str], bool], *, is_cut: bool) -> list[tuple[int, int]]:
+    web = _WEB.match(url)
+    place = url.index("://") + 3
+    if "@" in url[place:] and web is None:
+        return url_secrets(url)
+    found = [
+        pair.span("value")
+        for pair in _IS_QUERY_PAIR.finditer(url, place)
+        if is_secret(unquote(pair["key"])) or unquote(pair["key"]).lower() in _QUERY_KEYS
+    ]
+    host = _PLACE.match(url, place)
+    is_login = host is None and ":" in url[place:] and not url.startswith(("/", ":/"), place)
+    is_port_cut = is_cut and host is not None and re.search(r":\d*(?:\.{3}|…)", url[place:]) is not None
+    if web is None and (is_login or is_port_cut):
+        colon = url.index(":", place)
+        user_end = colon + 1 if colon > place else place
+        return [(user_end, len(url))]
+    return found
+
+
+def find(text: str, names: NameRule) -> list[Finding]:
+    """Return all that is secret in a text, in order. What two rules find is there twice."""
+    found = [*names(text), *_urls(names.is_secret)(text)] if "://" in text else list(names(text))
+    for shape in SHAPES:
+        found += [Finding(shape.rule, start, end) for start, end in shape.find(text)]
+    found = [each for each in found if each.start < each.end and text[each.start : each.end] != MASK]
+    return sorted(found, key=lambda each: (each.start, -each.end))

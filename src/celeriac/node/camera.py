@@ -1,0 +1,303 @@
+"""Pictures of the cluster at regular times, for whoever keeps them."""
+
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from math import inf
+from threading import Event as Flag
+from threading import Thread, current_thread
+from time import monotonic
+from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
+
+from celeriac.core.rate import parse_rate
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.node.receiver import EventReceiver
+from celeriac.node.signal import Signal
+from celeriac.node.state import State
+
+__all__ = ["Film", "Polaroid", "evcam", "load_camera", "make_camera", "next_due"]
+
+logger = logging.getLogger(__name__)
+
+#: A picture that comes early by this part of the time between two is in time: timers are not exact, and
+#: without it a camera that may take one each six seconds would wait for the seventh.
+_TOLERANCE: Final = 0.1
+
+
+@runtime_checkable
+class Film(Protocol):
+    """Keeps pictures. :mod:`celeriac.store` has one for databases and one for Parquet files."""
+
+    def on_shutter(self, state: State) -> object:
+        """Keep a picture of the state, which does not change meanwhile."""
+
+    def on_cleanup(self) -> object:
+        """Throw away what is too old."""
+
+
+class Polaroid:
+    """Takes a picture of a state every ``freq`` seconds, in a thread of its own.
+
+    Derive a class with ``on_shutter``, or give a ``film`` that has one. The state does not change while
+    ``on_shutter`` runs, and no two run at a time: one that takes longer than ``freq`` makes pictures
+    rarer, not later and later. One that raises is logged, and the next is taken all the same.
+
+    ``maxrate`` is the most pictures in a second, a number or such as ``"10/m"``; beyond it none is taken.
+    Every ``cleanup_freq`` seconds ``on_cleanup`` is called. With ``clear_after`` the state forgets what
+    has ended once a picture was taken.
+    """
+
+    #: Told before each picture, with the state as sender, and before each cleanup; with ``camera``.
+    shutter_signal: ClassVar[Signal] = Signal("shutter")
+    cleanup_signal: ClassVar[Signal] = Signal("cleanup")
+
+    #: Whether the state forgets after each picture, unless told otherwise.
+    clear_after: bool = False
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        freq: float = 1.0,
+        maxrate: str | float | None = None,
+        cleanup_freq: float = 3600.0,
+        clear_after: bool | None = None,
+        film: Film | None = None,
+        app: object = None,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        for name, seconds in (("freq", freq), ("cleanup_freq", cleanup_freq)):
+            if not 0 < seconds < inf:
+                raise CallerError(f"{name} is a number of seconds above 0, not {seconds!r}")
+        self.state = state
+        self.freq = freq
+        self.cleanup_freq = cleanup_freq
+        self.film = film
+        self.app = app
+        if clear_after is not None:
+            self.clear_after = clear_after
+        #: Pictures that were taken, and those that failed.
+        self.taken = self.failed = 0
+        self._now = now
+        rate = parse_rate(maxrate)
+        #: The least time between two pictures, and when the next may be taken.
+        self._interval = 0.0 if rate is None else 1.0 / rate
+        self._free_at = -inf
+        self._stopping = Flag()
+        self._thread: Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: every {self.freq:g} s, of {self.state!r}>"
+
+    # -- what cameras are for
+
+    def on_shutter(self, state: State) -> object:
+        """Keep a picture of the state. To be written by whoever derives a camera."""
+        return None if self.film is None else self.film.on_shutter(state)
+
+    def on_cleanup(self) -> object:
+        """Throw away old pictures. To be written by whoever derives a camera."""
+        return None if self.film is None else self.film.on_cleanup()
+
+    # -- the timer
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether pictures are taken by themselves."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def install(self) -> None:
+        """Begin to take pictures; the first comes after ``freq`` seconds. Twice is as good as once."""
+        if self.is_installed and not self._stopping.is_set():
+            return
+        self.cancel()
+        self._stopping = Flag()
+        # Of this thread alone: one that is still ending must not see the flag of the next.
+        arguments = (self._stopping,)
+        self._thread = Thread(target=self._run, args=arguments, name="celeriac-camera", daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Take no more pictures. On return none is being taken, unless ``on_shutter`` itself calls this.
+
+        Not to be called while the state is frozen by somebody else: a picture may be waiting for it.
+        """
+        self._stopping.set()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not current_thread():
+            thread.join()
+
+    def __enter__(self) -> Self:
+        self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    def _run(self, stopping: Flag) -> None:
+        began_at = self._now()
+        shutter_at, cleanup_at = began_at + self.freq, began_at + self.cleanup_freq
+        while not stopping.wait(max(0.0, min(shutter_at, cleanup_at) - self._now())):
+            if self._now() >= shutter_at:
+                self._try("picture", self.capture)
+                shutter_at = next_due(began_at, self.freq, now=self._now())
+            if self._now() >= cleanup_at and not stopping.is_set():
+                self._try("cleanup", self.cleanup)
+                cleanup_at = next_due(began_at, self.cleanup_freq, now=self._now())
+
+    def _try(self, what: str, function: Callable[[], object]) -> None:
+        try:
+            function()
+        except Exception:
+            logger.exception("A %s of %s failed; the next is tried in time.", what, type(self).__name__)
+
+    # -- pictures
+
+    def capture(self) -> None:
+        """Take a picture now, unless ``maxrate`` forbids it; forget afterwards if ``clear_after`` says so."""
+        self.state.freeze_while(self._capture)
+
+    def shutter(self) -> bool:
+        """Take a picture now and forget nothing; return whether ``maxrate`` allowed it."""
+        return self.state.freeze_while(self._shutter)
+
+    def cleanup(self) -> None:
+        """Throw away old pictures now."""
+        # Celery: this signal has no sender.
+        self.cleanup_signal.send(None, camera=self)
+        self.on_cleanup()
+
+    def _capture(self) -> None:
+        # Celery: it forgets also what no picture was taken of, because of the rate or an error.
+        if self.shutter() is not False and self.clear_after:
+            self.state.clear()
+
+    def _shutter(self) -> bool:
+        if not self._may_shoot():
+            return False
+        self.shutter_signal.send(self.state, camera=self)
+        try:
+            self.on_shutter(self.state)
+        except BaseException:
+            self.failed += 1
+            raise
+        self.taken += 1
+        return True
+
+    def _may_shoot(self) -> bool:
+        now = self._now()
+        if now < self._free_at - self._interval * _TOLERANCE:
+            return False
+        self._free_at = max(self._free_at, now) + self._interval
+        return True
+
+
+def next_due(began_at: float, every: float, *, now: float) -> float:
+    """Return the first of the moments ``every`` seconds apart since ``began_at`` that is still to come."""
+    return began_at + every * (int((now - began_at) / every) + 1)
+
+
+_State = State
+
+
+class _Events(Protocol):
+    def State(self) -> _State:  # noqa: N802
+        """Return an empty state."""
+
+    def Receiver(self, *, state: _State | None = None) -> EventReceiver:  # noqa: N802
+        """Return a receiver that brings a state up to date."""
+
+
+class App(Protocol):
+    """What a camera needs of an app."""
+
+    @property
+    def events(self) -> _Events:
+        """What makes states and receivers."""
+
+
+def evcam(
+    camera: object,
+    freq: float = 1.0,
+    maxrate: str | float | None = None,
+    *,
+    app: App,
+    cleanup_freq: float = 3600.0,
+    clear_after: bool | None = None,
+    receiver: EventReceiver | None = None,
+) -> None:
+    """Receive events and have a camera take pictures of the cluster, until Ctrl-C.
+
+    ``camera`` is a class derived from :class:`Polaroid`, its name as ``module:Class``, or anything with
+    ``on_shutter(state)`` and ``on_cleanup()``. A Polaroid that is made already has a state and times of its
+    own; the times given here are for all others.
+
+    To end it from another thread, make the ``receiver`` yourself, of the same app, and ``stop()`` it.
+    Raises ConnectionLost if the broker cannot be reached at the start; a link that is lost later is
+    made again by itself.
+    """
+    options = {"maxrate": maxrate, "cleanup_freq": cleanup_freq, "clear_after": clear_after}
+    made = make_camera(camera, app, freq=freq, **options)
+    if receiver is None:
+        receiver = app.events.Receiver(state=made.state)
+    else:
+        receiver.handlers["*"] = made.state.event
+    try:
+        with receiver, made:
+            receiver.capture()
+    except KeyboardInterrupt:
+        logger.info("The camera was told to end.")
+
+
+def load_camera(name: str) -> object:
+    """Import a camera by its name, ``module:Class`` or ``module.Class``; raises ImproperlyConfigured."""
+    module, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
+    if not module or not attribute:
+        raise ImproperlyConfigured(
+            f"{name!r} names no camera: write module:Class, such as shop.monitor:Camera"
+        )
+    try:
+        found: object = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ImproperlyConfigured(
+            f"there is no module {error.name!r}: run it where the camera is, or mend its name {name!r}"
+        ) from None
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ImproperlyConfigured(f"{module} has no {attribute!r}: mend the name of the camera {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def make_camera(camera: object, app: App, **options: Any) -> Polaroid:
+    """Return a camera that is ready to be installed, of what :func:`evcam` takes for one."""
+    if isinstance(camera, str):
+        camera = load_camera(camera)
+    if isinstance(camera, Polaroid):
+        return camera
+    is_class = isinstance(camera, type)
+    if is_class and not issubclass(camera, Polaroid):  # type: ignore[arg-type]  # is_class says so
+        camera, is_class = _film_of(camera), False  # type: ignore[arg-type]
+    if isinstance(camera, Film) and not is_class:  # a class has the methods of a film, and is none
+        return Polaroid(app.events.State(), film=camera, app=app, **options)
+    if callable(camera):
+        # A class of cameras, or a function that makes one as such a class does.
+        given = {name: value for name, value in options.items() if name != "clear_after" or value is not None}
+        made = camera(app.events.State(), app=app, **given)
+        if isinstance(made, Polaroid):
+            return made
+    raise CallerError(
+        f"{camera!r} is no camera: derive a class from celeriac.Polaroid, or give something with "
+        "on_shutter(state) and on_cleanup()"
+    )
+
+
+def _film_of(kind: type) -> object:
+    try:
+        return kind()
+    except TypeError as error:
+        raise CallerError(
+            f"{kind.__name__} needs arguments: make one first, and give that ({error})"
+        ) from None

@@ -1,0 +1,383 @@
+"""Records the events of a cluster, for ever: across restarts of the broker, and disks that are full."""
+
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from threading import current_thread, main_thread
+from time import monotonic, sleep, time
+from types import FrameType
+from typing import Final, NamedTuple
+
+from celeriac.config import Settings
+from celeriac.core.clock import LamportClock
+from celeriac.core.recording import Dropped, Effect, Pause, Recording, Resume, Write
+from celeriac.errors import ConnectionLost, DiskError, NetworkError
+from celeriac.model.events import Event, Gap
+from celeriac.model.message import Delivery, Message
+from celeriac.node.identity import anonymous_name
+from celeriac.node.reception import Reception
+from celeriac.node.record_source import RecordSource
+from celeriac.node.scribe import Opened, Scribe, Writer
+from celeriac.transport.base import Connection
+from celeriac.wire.event import Gate
+from celeriac.wire.names import ALL_EVENTS
+
+__all__ = ["Progress", "Recorder"]
+
+logger = logging.getLogger(__name__)
+
+#: How long one wait lasts, so that a request to stop is heeded soon.
+_SLICE: Final = 0.5
+#: The same where there is no link that could be waited for.
+_NAP: Final = 0.05
+#: How often it is told how things are.
+_TELL_EVERY: Final = 0.25
+#: A disk that takes longer for one group is not well.
+_LONG_WRITE: Final = 10.0
+#: At the end: how long what was sent to us before is still taken.
+_LAST_LOOK: Final = 0.5
+
+
+class Progress(NamedTuple):
+    """How a recorder is. Times are moments; what is not known is None."""
+
+    #: ``recording``, ``disk`` (it takes nothing), ``dropping`` (nor is there room), ``link`` (there is none),
+    #: ``stopping``, or ``stopped``.
+    state: str
+    #: Events on the disk, gaps among them.
+    recorded: int = 0
+    #: Events that wait to be written.
+    pending: int = 0
+    #: Events for which there was no room, and messages or events that no one could read.
+    dropped: int = 0
+    refused: int = 0
+    #: Times that events may be missing for, as written into the log.
+    gaps: int = 0
+    segments: int = 0
+    pending_seals: int = 0
+    #: When the last recorded event came, and by how much it was late when it was on the disk.
+    last_event_at: float | None = None
+    lag: float | None = None
+    #: What is wrong now; empty if nothing is.
+    last_error: str = ""
+
+
+class Recorder:
+    """Receives the events of a cluster, and has them written into a log.
+
+    On RabbitMQ a durable queue keeps them for the recorder of this ``name``, and forgets one only
+    when it is recorded; so what happens while no recorder runs is recorded later. Elsewhere events
+    are for who listens, and whenever we did not, the log has a gap that says so.
+
+    While the disk takes nothing RabbitMQ is asked for no more. Elsewhere up to ``log_pending_limit``
+    events wait, and those beyond are dropped, counted, and told of in the log.
+
+    It is run once. With ``is_passing`` no queue is made that outlives us. ``on_turn`` is called with the
+    :class:`Progress` several times a second.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        writer: Writer,
+        *,
+        settings: Settings,
+        clock: LamportClock,
+        name: str,
+        hostname: str | None = None,
+        is_passing: bool = False,
+        on_turn: Callable[[Progress], object] | None = None,
+    ) -> None:
+        self.name = name
+        self.gate = Gate()
+        #: What the log was like, once it is opened.
+        self.opened: Opened | None = None
+        self._writer = writer
+        self._on_turn = on_turn
+        self._source = RecordSource(
+            connection, self._take, settings=settings, name=name, is_passing=is_passing
+        )
+        self._recording: Recording[Delivery] = Recording(
+            limit=settings.log_pending_limit,
+            interval=settings.log_sync_interval,
+            is_kept=self._source.is_kept,
+            most_tickets=max(1, self._source.prefetch // 2),
+        )
+        self._reception = Reception(
+            settings=settings,
+            clock=clock,
+            hostname=hostname or anonymous_name(),
+            gate=self.gate,
+            state=None,
+            routing_key=ALL_EVENTS,
+            node_id=None,
+        )
+        self._scribe = Scribe(writer, self._source.wake)
+        self._longest_lag = settings.log_queue_expires
+        self._received = 0
+        self._gaps = 0
+        # A plain flag: a signal handler that set an Event could wait for the very thread it interrupts.
+        self._is_stopping = False
+        self._has_ended = False
+        self._last: Event | None = None
+        self._last_event_at: float | None = None
+        self._lag: float | None = None
+        self._link_trouble = ""
+        self._retry_at = self._tell_at = self._write_at = 0.0
+
+    def run(self, *, limit: int | None = None, timeout: float | None = None) -> None:
+        """Record until :meth:`stop` is called, or ``limit`` events or ``timeout`` seconds have passed.
+
+        A message is recorded as a whole, so there may be a few more. At the end everything that
+        was received is recorded and sealed. In the main thread SIGINT and SIGTERM stop it; the second
+        of them raises KeyboardInterrupt at once. Raises ConnectionLost when the broker cannot be reached
+        at the start, and DiskError when what was received could not be recorded.
+        """
+        self.opened = opened = self._writer.open()
+        for damage in opened.damage:
+            logger.warning("%s", damage)
+        self._scribe.start()
+        try:
+            with self._signals():
+                self._connect(opened.last_received_at)
+                try:
+                    self._turns(limit or inf, inf if timeout is None else monotonic() + timeout)
+                except NetworkError:  # not one that is tried again; what came before it is recorded
+                    self._finish()
+                    raise
+                self._finish()
+        except KeyboardInterrupt:
+            raise  # at once: what is recorded is safe, and the next start seals it
+        except BaseException:
+            self._source.close()
+            self._close_log()
+            raise
+
+    def stop(self) -> None:
+        """Let :meth:`run` return soon; from any thread, and from a handler of signals."""
+        self._is_stopping = True
+
+    @property
+    def progress(self) -> Progress:
+        """How it is now."""
+        recording = self._recording
+        return Progress(
+            state=self._state(),
+            recorded=recording.recorded,
+            pending=recording.pending,
+            dropped=recording.dropped,
+            refused=self.gate.refused.total(),
+            gaps=self._gaps,
+            segments=self._writer.sealed,
+            pending_seals=self._writer.pending_seals,
+            last_event_at=self._last_event_at,
+            lag=self._lag,
+            last_error=recording.trouble or self._hang() or self._link_trouble or self._scribe.seal_trouble,
+        )
+
+    def _state(self) -> str:
+        recording = self._recording
+        if self._has_ended:
+            return "stopped"
+        if recording.is_dropping:
+            return "dropping"
+        if recording.trouble or self._hang():
+            return "disk"
+        if self._is_stopping:
+            return "stopping"
+        return "link" if self._source.link is None else "recording"
+
+    def _hang(self) -> str:
+        """Return for how long the disk has not answered, if it is long."""
+        span = monotonic() - self._write_at if self._recording.is_writing else 0.0
+        return f"the disk has not answered for {span:.0f} seconds" if span > _LONG_WRITE else ""
+
+    # -- one turn
+
+    def _turns(self, limit: float, end_at: float) -> None:
+        while not self._is_stopping and self._received < limit:
+            now = monotonic()
+            if now >= end_at:
+                break
+            self._settle(now)
+            self._tick(now)
+            self._tell(now)
+            if self._recording.is_ahead:
+                # Who waits here takes nothing off the link, and the broker sees that.
+                self._scribe.wait(_SLICE)
+            self._receive(min(self._patience(now), max(0.0, end_at - now)), now)
+
+    def _patience(self, now: float) -> float:
+        due = self._recording.due_in(now)
+        return _SLICE if due is None else min(due, _SLICE)
+
+    def _receive(self, patience: float, now: float) -> None:
+        """Take what is there, waiting for it; make the link again if it is lost."""
+        try:
+            if self._source.link is not None:
+                self._source.drain(patience, now=now)
+            elif now >= self._retry_at:
+                self._connect()
+            else:
+                sleep(min(patience, _NAP))
+        except ConnectionLost as error:
+            self._lose(error)
+
+    def _take(self, message: Message, delivery: Delivery | None) -> None:
+        events = self._reception.read(message)
+        self._received += len(events)
+        self._recording.receive(
+            events,
+            received_at=self._reception.heard_at,
+            now=monotonic(),
+            size=len(message.body),
+            ticket=delivery,
+        )
+
+    def _settle(self, now: float) -> None:
+        """See what became of a group."""
+        outcome = self._scribe.outcome()
+        if outcome is None:
+            return
+        error = outcome.error
+        if error is None:
+            self._source.accept(self._recording.written())
+            self._note_last()
+        elif isinstance(error, DiskError):
+            if not self._recording.trouble:
+                logger.warning("Events cannot be recorded, and are tried again: %s", error)
+            self._recording.failed(str(error), now=now)
+        else:
+            raise error
+
+    def _tick(self, now: float) -> None:
+        for effect in self._recording.tick(now):
+            self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Write(events=[]):  # nothing in those messages could be taken
+                self._source.accept(self._recording.written())
+            case Write(events=events):
+                self._last = events[-1]
+                self._write_at = monotonic()
+                self._scribe.write(events)
+            case Dropped(events=count, since=since, until=until, reason=reason):
+                told = f"{count} events were dropped, since they could not be written: {reason}"
+                logger.warning("%s", told)
+                self._put(self._reception.gap(told, since=since, until=until))
+            case Pause() | Resume():
+                try:
+                    (self._source.pause if isinstance(effect, Pause) else self._source.resume)()
+                except ConnectionLost as error:
+                    self._lose(error)
+
+    def _note_last(self) -> None:
+        last = self._last
+        if last is not None:
+            self._last_event_at = last.local_received
+            self._lag = max(0.0, time() - (last.timestamp or last.local_received or 0.0))
+
+    def _put(self, gap: Gap) -> None:
+        self._gaps += 1
+        self._recording.put(gap, now=monotonic())
+
+    def _tell(self, now: float) -> None:
+        if self._on_turn is not None and now >= self._tell_at:
+            self._tell_at = now + _TELL_EVERY
+            self._on_turn(self.progress)
+
+    # -- the link
+
+    def _connect(self, last_received_at: float | None = None) -> None:
+        """Make a link; what was missed meanwhile goes into the log as a gap."""
+        missed = self._source.open(self._reception, is_paused=self._recording.is_paused, now=monotonic())
+        reception, until = self._reception, time()
+        if missed and reception.is_interrupted:
+            # What waited in a queue that is gone was as late as what we last got out of it.
+            late = min(self._lag or 0.0, self._longest_lag) if self._source.is_kept else 0.0
+            why = f"{missed}: {self._link_trouble}" if self._source.is_kept else self._link_trouble
+            self._put(reception.gap(why, since=reception.heard_at - late, until=until))
+        elif missed and last_received_at is not None:
+            self._put(reception.gap(missed, since=last_received_at, until=max(until, last_received_at)))
+        reception.resume(has_missed=False)
+        self._link_trouble = ""
+
+    def _lose(self, error: ConnectionLost) -> None:
+        self._link_trouble = self._link_trouble or str(error)
+        self._retry_at = monotonic() + self._reception.lose(error)
+        self._source.close()
+        self._recording.lose()
+
+    # -- the end
+
+    def _finish(self) -> None:
+        """Record all that came, and have it sealed."""
+        self._is_stopping = True
+        self._take_last()
+        recording = self._recording
+        recording.end()
+        has_failed = False
+        while not recording.is_empty and not has_failed:
+            now = monotonic()
+            self._settle(now)
+            self._tick(now)
+            self._tell(now)
+            if recording.is_writing:
+                self._scribe.wait(_NAP)
+            has_failed = bool(recording.trouble) and not recording.is_writing
+        self._source.close()
+        trouble = recording.trouble
+        self._close_log()
+        if recording.pending:
+            left = "they stay in the queue" if self._source.is_kept else "they are lost"
+            raise DiskError(f"{recording.pending} events were received and not recorded, {left}: {trouble}")
+
+    def _take_last(self) -> None:
+        """Take what was sent to us before we ended; what the broker keeps it gives back to the queue."""
+        try:
+            self._source.pause()
+            until = monotonic() + _LAST_LOOK
+            while not self._source.is_kept and self._source.link is not None and monotonic() < until:
+                if not self._source.drain(_NAP, now=monotonic()):
+                    break
+        except ConnectionLost as error:
+            self._lose(error)
+
+    def _close_log(self) -> None:
+        if self._has_ended:
+            return
+        self._scribe.close()
+        while not self._scribe.has_ended(_TELL_EVERY):
+            self._tell(monotonic())
+        self._has_ended = True
+        self._tell_at = 0.0
+        self._tell(monotonic())
+        error: BaseException | None = None
+        while (outcome := self._scribe.outcome()) is not None:
+            error = outcome.error
+        if error is not None:
+            raise error
+
+    # -- signals
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Take Ctrl-C and SIGTERM as a wish to stop; only a program's main thread can."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._is_stopping:
+            raise KeyboardInterrupt
+        self.stop()

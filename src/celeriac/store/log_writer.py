@@ -1,0 +1,277 @@
+"""Writes a log: events go to a write-ahead file at once, and from there into segments.
+
+What was synced outlives a crash of the process and of the machine. Sequence numbers have no two events,
+whatever happens: a file stands for the numbers up to where the next one begins, and is sealed only when
+there is a next one.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import RLock
+from time import time
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+from weakref import WeakSet
+
+import pyarrow as pa
+
+from celeriac.errors import CallerError, DiskError
+from celeriac.model.events import Event
+from celeriac.store.columns import to_batch
+from celeriac.store.disk import At, pass_by
+from celeriac.store.place import Place
+from celeriac.store.recovery import recover
+from celeriac.store.sealer import Sealer
+from celeriac.store.sealing import Sealing, Task
+from celeriac.store.spool import Spool
+from celeriac.store.write_ahead import WriteAhead
+
+__all__ = ["LogWriter", "Opened"]
+
+_HOUR: Final = 3600.0
+#: Seconds until what could not be sealed is tried again: an object store is away for minutes, not moments.
+_RETRY_AFTER: Final = 5.0
+
+
+class Opened(NamedTuple):
+    """What a writer found."""
+
+    recorder: str
+    #: When the last event was received that is in the log; None if there is none.
+    last_received_at: float | None
+    #: The number that the next event gets.
+    next_sequence: int
+    #: What was damaged, one sentence each. It was set aside, and the rest is kept.
+    damage: tuple[str, ...]
+
+
+class LogWriter:
+    """Records events under the name of one recorder, until it is closed.
+
+    Events are recorded once :meth:`sync` has returned. Where :meth:`append` or :meth:`sync` raises DiskError,
+    what it was about is not in the log, and can be appended again: after ``append`` those events, after
+    ``sync`` all since the last sync. :meth:`tick` is to be called now and then; it raises DiskError for what
+    could not be sealed, which costs nothing yet, and is tried again.
+
+    Several threads may use one. A forked child may not: it has to open one of its own, with another name.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        spool: Path,
+        name: str,
+        redact: Callable[[pa.RecordBatch], pa.RecordBatch],
+        segment_bytes: int,
+        segment_age: float,
+        now: Callable[[], float] = time,
+        at: At = pass_by,
+        retry_after: float = _RETRY_AFTER,
+    ) -> None:
+        self._place = place
+        self._spool = Spool(spool, name)
+        self._redact = redact
+        self._segment_bytes = segment_bytes
+        self._segment_age = segment_age
+        self._now = now
+        self._at = at
+        #: Everything that was found damaged, also while files were sealed.
+        self.damage: list[str] = []
+        #: Events that were synced.
+        self.recorded = 0
+        self._sealing = Sealing(place, name=self._spool.folder.name, report=self.damage.append, at=at)
+        self._sealer = Sealer(self._sealing.seal, retry_after=retry_after)
+        self._lock = RLock()
+        self._process = 0
+        self._recorder = ""
+        self._file: WriteAhead | None = None
+        #: When the first event of the file was appended.
+        self._begun_at = 0.0
+        self._last_received_at: float | None = None
+        self._is_roll_due = False
+        self._roll_error: DiskError | None = None
+
+    @property
+    def sealed(self) -> int:
+        """How many segments were written."""
+        return self._sealing.sealed
+
+    @property
+    def pending_seals(self) -> int:
+        """How many files wait to be sealed, with the one that is."""
+        return self._sealer.pending
+
+    @property
+    def unsynced(self) -> int:
+        """How many events were appended, and are not recorded yet."""
+        return self._file.unsynced if self._file is not None else 0
+
+    def open(self) -> Opened:
+        """Take the spool, mend what a crash left, and go on behind it; what was left is sealed.
+
+        Raises ImproperlyConfigured while another recorder of this name runs, and DiskError if the disk
+        or, where something has to be set aside, the place cannot be used.
+        """
+        with self._lock:
+            if self._file is not None:
+                raise CallerError("the writer is open already")
+            self._spool.lock()
+            try:
+                return self._open()
+            except BaseException:
+                self._spool.release()
+                raise
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write events behind all others; they are recorded by the next sync."""
+        if not events:
+            return
+        with self._lock:
+            file = self._writable()
+            batch = self._redact(to_batch(events, recorder=self._recorder, first=file.next))
+            if not file.rows:
+                self._begun_at = self._now()
+            self._at("append-before-write")
+            file.append(batch)
+            self._at("append-after-write")
+            self._last_received_at = events[-1].local_received or self._last_received_at
+
+    def sync(self) -> None:
+        """Return once all events that were appended are recorded."""
+        with self._lock:
+            file = self._opened()
+            events = file.unsynced
+            if not events:
+                return
+            self._at("sync-before-fsync")
+            file.sync()
+            self._at("sync-after-fsync")
+            self.recorded += events
+            if self._is_roll_due:
+                try:
+                    self._roll()
+                except DiskError as error:
+                    # The events are recorded: to say anything else here would have them written twice.
+                    self._roll_error = error
+
+    def tick(self) -> None:
+        """Begin another file, if this one is large or old enough, and have it sealed."""
+        with self._lock:
+            file = self._opened()
+            error, self._roll_error = self._roll_error, None
+            if error is not None:
+                raise error
+            self._is_roll_due = self._is_roll_due or self._is_due(file)
+            if self._is_roll_due and not file.unsynced:
+                self._roll()
+        self._sealer.resume()
+
+    def close(self) -> None:
+        """Sync, seal, and let another have the spool. Raises DiskError for what failed; it is closed anyway.
+
+        What could not be sealed stays in the spool, and is when the next one opens.
+        """
+        with self._lock:
+            # What a child inherited is none of its business.
+            if self._file is None or self._process != os.getpid():
+                return
+            try:
+                self.sync()
+                if self._file.rows:
+                    self._roll()
+            finally:
+                try:
+                    self._sealer.drain()
+                finally:
+                    self._let_go()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> Opened:
+        found = recover(self._spool, self._place)
+        self._recorder, self._last_received_at = found.recorder, found.last_received_at
+        self.damage.extend(found.damage)
+        file = self._file = self._created(found.first)
+        self._process = os.getpid()
+        _open_writers.add(self)
+        self._sealing.begin(oldest=found.oldest)
+        self._sealer.put_all(task for task in found.left if task.path != file.path)
+        return Opened(found.recorder, found.last_received_at, found.first, found.damage)
+
+    def _created(self, first: int) -> WriteAhead:
+        return WriteAhead.create(
+            self._spool.folder,
+            self._recorder,
+            first,
+            made_at=self._now(),
+            last_received_at=self._last_received_at,
+        )
+
+    def _opened(self) -> WriteAhead:
+        if self._file is None:
+            raise CallerError("the writer is not open: call open(), or use it in a with statement")
+        if self._process != os.getpid():
+            raise CallerError("a writer cannot be used after a fork: open one of another name in the child")
+        return self._file
+
+    def _writable(self) -> WriteAhead:
+        """Return a file that can be written to."""
+        file = self._opened()
+        if file.is_broken and not file.unsynced:
+            self._roll()
+            file = self._opened()
+        return file
+
+    def _is_due(self, file: WriteAhead) -> bool:
+        if not file.rows:
+            return False
+        now = self._now()
+        # A clock that was set back says nothing about the age any more.
+        is_old = not 0 <= now - self._begun_at < self._segment_age
+        is_other_hour = now // _HOUR != self._begun_at // _HOUR
+        return is_old or is_other_hour or max(file.bytes, file.row_bytes) >= self._segment_bytes
+
+    def _roll(self) -> None:
+        """Go on in another file; all in this one is synced. If that fails, nothing has changed."""
+        old = self._opened()
+        self._at("roll-before-create")
+        self._file = self._created(old.next)
+        self._at("roll-after-create")
+        self._is_roll_due = False
+        old.close()
+        if old.rows:
+            self._sealer.put(Task(old.path, self._file.first - 1))
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._spool.release()
+        _open_writers.discard(self)
+
+    def disown(self) -> None:
+        """Leave all to the parent, in a forked child: the lock would else be held when the parent dies."""
+        self._lock = RLock()
+        if self._file is not None:
+            self._file.close()
+        self._spool.release()
+
+
+_open_writers: WeakSet[LogWriter] = WeakSet()
+
+
+def _disown() -> None:
+    for writer in list(_open_writers):
+        writer.disown()
+
+
+os.register_at_fork(after_in_child=_disown)

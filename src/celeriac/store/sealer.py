@@ -1,0 +1,118 @@
+"""The thread that seals write-ahead files, while more events come in."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import Condition, Thread
+from time import monotonic
+from typing import Final, Generic, TypeVar
+
+from celeriac.errors import DiskError
+
+__all__ = ["Sealer"]
+
+_T = TypeVar("_T")
+#: Files that wait while one is sealed. Where more come than can be sealed, who writes has to wait.
+_MAX_WAITING: Final = 2
+
+
+class Sealer(Generic[_T]):
+    """Seals one file after the other, in a thread that is there only while there is something to do.
+
+    What fails goes to the end of the line, and after ``retry_after`` seconds all of it is tried again. An
+    object store that is away for an hour keeps nobody from recording: files wait on the disk meanwhile.
+    """
+
+    def __init__(self, seal: Callable[[_T], None], *, retry_after: float) -> None:
+        self._seal = seal
+        self._retry_after = retry_after
+        self._changed = Condition()
+        self._line: deque[_T] = deque()
+        self._thread: Thread | None = None
+        self._error: DiskError | None = None
+        self._retry_at: float | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many files are not sealed yet."""
+        return len(self._line)
+
+    def put(self, task: _T) -> None:
+        """Have a file sealed. If too many are in the line, one of those is waited for."""
+        with self._changed:
+            before = len(self._line)
+            if before >= _MAX_WAITING:
+                self._changed.wait_for(lambda: len(self._line) < before or self._thread is None)
+            self._line.append(task)
+            self._begin()
+
+    def put_all(self, tasks: Iterable[_T]) -> None:
+        """Have the files sealed that another run left, however many. Nobody waits."""
+        with self._changed:
+            self._line.extend(tasks)
+            self._begin()
+
+    def resume(self) -> None:
+        """Try again what failed, if it is time. Raises DiskError for what failed since the last call."""
+        with self._changed:
+            self._begin()
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def drain(self) -> None:
+        """Seal all that is left, or try to, once. Raises DiskError if some of it still is."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._thread is None)
+            self._retry_at = None
+            self._begin()
+            self._changed.wait_for(lambda: self._thread is None)
+            error, self._error = self._error, None
+        if error is not None and self._line:
+            raise error
+
+    def _begin(self) -> None:
+        """Start the thread, if there is something to do and it is time."""
+        if self._thread is not None or not self._line:
+            return
+        if self._retry_at is not None and monotonic() < self._retry_at:
+            return
+        self._retry_at = None
+        # No daemon: a process that ends waits for the one that is being sealed.
+        thread = Thread(target=self._run, name="celeriac-sealer")
+        try:
+            thread.start()
+        except RuntimeError:
+            # None is to be had: the process ends, or has too many.
+            self._run()
+        else:
+            self._thread = thread
+
+    def _run(self) -> None:
+        """Seal all that is in the line, until one fails."""
+        while True:
+            # Only this thread takes from the line.
+            task = self._line[0]
+            error = self._tried(task)
+            with self._changed:
+                self._line.popleft()
+                if error is not None:
+                    self._line.append(task)
+                    self._error = error
+                    self._retry_at = monotonic() + self._retry_after
+                is_done = error is not None or not self._line
+                if is_done:
+                    self._thread = None
+                self._changed.notify_all()
+            if is_done:
+                return
+
+    def _tried(self, task: _T) -> DiskError | None:
+        try:
+            self._seal(task)
+        except DiskError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - the thread would end, and nobody would hear of it
+            made = DiskError(f"{task} cannot be sealed: {type(error).__name__}: {error}; it is tried again")
+            made.__cause__ = error
+            return made
+        return None

@@ -1,0 +1,123 @@
+"""The folder where one recorder keeps what is not sealed yet: for it alone, under an id of its own."""
+
+import fcntl
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from celeriac.errors import ImproperlyConfigured
+from celeriac.store.disk import FLAGS, MODE, failed, make_folders, sync_folder, write_new
+
+__all__ = ["Spool", "write_whole"]
+
+_DRAFT: Final = ".new"
+#: What a file name may have, on every file system that we know.
+_MAX_NAME_BYTES: Final = 255
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_ID_NAME_CHARS: Final = 73
+
+
+class Spool:
+    """The folder of the recorder ``name`` within ``root``; made when it is first locked."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.folder = root / _folder_name(name)
+        self._lock = -1
+
+    def lock(self) -> None:
+        """Take the folder for this process, for as long as it lives.
+
+        Raises ImproperlyConfigured while another recorder has it, DiskError if it cannot be made.
+        """
+        path = self.folder / "lock"
+        try:
+            make_folders(self.folder)
+            number = os.open(path, os.O_RDWR | os.O_CREAT | FLAGS, MODE)
+        except OSError as error:
+            raise failed(f"{path} cannot be made", error) from error
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(number, 0)
+            os.pwrite(number, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError:
+            holder = os.pread(number, 32, 0).decode("ascii", "replace").strip()
+            os.close(number)
+            raise ImproperlyConfigured(
+                f"a recorder named {self.name!r} runs already"
+                + (f", in process {holder}" if holder else "")
+                + f", and has {self.folder}: stop it, or give this one another name with log_recorder"
+            ) from None
+        except OSError as error:
+            os.close(number)
+            raise failed(f"{path} cannot be locked", error) from error
+        self._lock = number
+        self._drop_drafts()
+
+    def release(self) -> None:
+        """Let another process have the folder."""
+        number, self._lock = self._lock, -1
+        if number >= 0:
+            os.close(number)
+
+    def recorder_id(self, known: str = "") -> str:
+        """Return the id of the recorder, made once: a folder that was lost never comes back as the same.
+
+        ``known`` is what events say that were recorded here, in case the file that holds it is damaged.
+        """
+        path = self.folder / "id"
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | FLAGS), "rb") as file:
+                told = file.read(200).decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            told = ""
+        except OSError as error:
+            raise failed(f"{path} cannot be read", error) from error
+        if _ID.fullmatch(told):
+            return told
+        if not _ID.fullmatch(known):
+            plain = re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:_ID_NAME_CHARS]
+            known = f"{plain}-{secrets.token_hex(3)}"
+        write_whole(path, known.encode() + b"\n")
+        return known
+
+    def _drop_drafts(self) -> None:
+        """Remove what a crash left of files that were being made."""
+        for draft in self.folder.glob(f".*{_DRAFT}"):
+            with suppress(OSError):
+                draft.unlink()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Make or replace a file: it has all of its content, or is as it was. On return it outlives a crash.
+
+    Raises DiskError, and leaves nothing behind.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_DRAFT}")
+    try:
+        try:
+            write_new(draft, content)
+            draft.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+        sync_folder(path.parent)
+    except OSError as error:
+        raise failed(f"{path} cannot be written", error) from error
+
+
+def _folder_name(name: str) -> str:
+    """Return a name for a folder that is another one for each name, and stays where it is put."""
+    quoted = quote(name, safe="", errors="surrogatepass")
+    if quoted.startswith("."):
+        quoted = "%2E" + quoted[1:]
+    if not quoted or len(quoted) > _MAX_NAME_BYTES:
+        raise ImproperlyConfigured(
+            f"no recorder is named {name[:80]!r}: log_recorder takes from 1 to {_MAX_NAME_BYTES} bytes"
+        )
+    return quoted

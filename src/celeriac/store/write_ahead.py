@@ -1,0 +1,143 @@
+"""One write-ahead file: where events are first, before they are sealed.
+
+An event is recorded once :meth:`WriteAhead.sync` has returned. What fails is taken back: the file then ends
+where it ended before, and the same events can be written again.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from celeriac.errors import DiskError
+from celeriac.store.disk import FLAGS, failed
+from celeriac.store.frame import Header, encode_rows, pack_header
+from celeriac.store.spool import write_whole
+from celeriac.store.write_ahead_scan import SUFFIX, Scanned, scan, scan_folder, write_ahead_files
+
+__all__ = ["Scanned", "WriteAhead", "scan", "scan_folder", "write_ahead_files"]
+
+
+class WriteAhead:
+    """A file that rows are written to, in frames, until another one takes over."""
+
+    def __init__(self, path: Path, number: int, *, first: int, size: int) -> None:
+        self.path = path
+        #: The sequence number of the first event in it.
+        self.first = first
+        self.rows = 0
+        #: How long it is.
+        self.bytes = size
+        #: What its rows take in memory.
+        self.row_bytes = 0
+        #: What could not be written could not be taken back either: nothing more can be written.
+        self.is_broken = False
+        self._number = number
+        #: Rows, bytes and bytes in memory that outlive a crash.
+        self._synced = (0, size, 0)
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        recorder: str,
+        first: int,
+        *,
+        made_at: float = 0.0,
+        last_received_at: float | None = None,
+    ) -> "WriteAhead":
+        """Make a file for the events from number ``first`` on, in place of one of the same name.
+
+        On return it outlives a crash. Raises DiskError if there is no room; nothing has changed then.
+        """
+        path = folder / f"{first:012d}{SUFFIX}"
+        header = pack_header(Header(recorder, first, made_at, last_received_at))
+        write_whole(path, header)
+        try:
+            number = os.open(path, os.O_RDWR | FLAGS)
+        except OSError as error:
+            raise _failed(path, "opened", error) from error
+        return cls(path, number, first=first, size=len(header))
+
+    @property
+    def next(self) -> int:
+        """The sequence number that the next event gets."""
+        return self.first + self.rows
+
+    @property
+    def unsynced(self) -> int:
+        """How many events may be lost in a crash."""
+        return self.rows - self._synced[0]
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write rows behind the others. Raises DiskError if that fails; none of them is there then."""
+        if self.is_broken:
+            self._cut()
+        try:
+            frame = encode_rows(batch, first=self.next)
+            _write(self._number, frame, self.bytes)
+            self._count(batch, len(frame))
+        except OSError as error:
+            self._take_back()
+            raise _failed(self.path, "written", error) from error
+        except BaseException:
+            # Such as an interruption, when some of it may be there.
+            self._take_back()
+            raise
+
+    def sync(self) -> None:
+        """Have all rows on the disk. Raises DiskError if that fails; none since the last sync is there then.
+
+        After a failed fsync nobody knows what is on the disk, and another one would not tell. So those rows
+        have to be written again.
+        """
+        if not self.unsynced:
+            return
+        try:
+            os.fsync(self._number)
+        except OSError as error:
+            self.rows, self.bytes, self.row_bytes = self._synced
+            self._take_back()
+            raise _failed(self.path, "synced", error) from error
+        self._synced = (self.rows, self.bytes, self.row_bytes)
+
+    def close(self) -> None:
+        """Let go of the file. Rows that were not synced may be there or not."""
+        number, self._number = self._number, -1
+        if number >= 0:
+            with suppress(OSError):  # what was promised is on the disk already
+                os.close(number)
+
+    def _count(self, batch: pa.RecordBatch, length: int) -> None:
+        """Take note of rows that are there."""
+        self.bytes += length
+        self.row_bytes += batch.nbytes
+        self.rows += batch.num_rows
+
+    def _take_back(self) -> None:
+        """Cut off what was written in part."""
+        try:
+            os.ftruncate(self._number, self.bytes)
+        except OSError:
+            self.is_broken = True
+
+    def _cut(self) -> None:
+        """Try again to cut off what was written in part."""
+        try:
+            os.ftruncate(self._number, self.bytes)
+        except OSError as error:
+            raise _failed(self.path, "shortened", error) from error
+        self.is_broken = False
+
+
+def _write(number: int, content: bytes, offset: int) -> None:
+    """Write all of something at a place in a file."""
+    written = os.pwrite(number, content, offset)
+    view = memoryview(content)
+    while written < len(content):
+        written += os.pwrite(number, view[written:], offset + written)
+
+
+def _failed(path: Path, what: str, error: OSError) -> DiskError:
+    return failed(f"{path}, where events are recorded first, cannot be {what}", error)

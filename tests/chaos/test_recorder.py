@@ -1,0 +1,206 @@
+"""Recorders killed at every point, brokers that are killed, disks that are full: nothing recorded is lost."""
+
+import resource
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from celeriac.store.event_log import EventLog
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.process import wait_until
+from tests.recorders import PATIENCE, Publisher, RecorderProcess, read_lawful, unexplained
+
+POINTS = [
+    *("append-before-write", "append-after-write", "sync-before-fsync", "sync-after-fsync"),
+    *("roll-before-create", "roll-after-create"),
+    *("seal-before-write", "seal-after-write", "seal-before-fsync", "seal-after-fsync"),
+    *("seal-before-rename", "seal-after-rename", "seal-before-remove"),
+]
+ACK_POINTS = ["ack-before-accept", "ack-after-accept"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def test_killed_at_each_point_in_turn_a_recorder_on_rabbitmq_loses_nothing(amqp_url: str, log: Path) -> None:
+    promised = 0
+    with Publisher(amqp_url) as publisher:
+        with RecorderProcess(amqp_url, log) as recorder:  # makes the queue
+            recorder.wait_until_it_records()
+            recorder.end()
+        with publisher.steadily():
+            for point in [*POINTS, *ACK_POINTS]:
+                promised += _killed_at(point, amqp_url, log)
+        publisher.publish(20)  # while no recorder runs
+        with RecorderProcess(amqp_url, log) as recorder:
+            recorder.wait_until_it_has_all_of(publisher)
+            recorder.end()
+
+    read = read_lawful(log)
+    assert read.ids == {*publisher.published}
+    assert len(read.events) >= promised
+    assert not read.gaps
+
+
+def test_killed_at_each_point_in_turn_a_recorder_on_redis_loses_nothing_recorded_and_tells_of_the_rest(
+    redis_url: str, log: Path
+) -> None:
+    promised = 0
+    with Publisher(redis_url) as publisher:
+        with publisher.steadily():
+            for point in POINTS:
+                promised += _killed_at(point, redis_url, log)
+        publisher.publish(20)
+        with RecorderProcess(redis_url, log) as recorder:
+            recorder.wait_until_it_records()
+            publisher.publish(20)
+            recorder.wait_until_it_has_all_of(publisher)
+            recorder.end()
+
+    read = read_lawful(log)
+    assert promised + 100 <= len(read.events) < len(publisher.published)
+    assert 1 < len(read.gaps) <= len(POINTS)
+    # What was sent before the first of them listened is nobody's loss.
+    first_at = min(event.local_received or 0.0 for event in read.events)
+    publisher.published = {uuid: told for uuid, told in publisher.published.items() if told[0] >= first_at}
+    assert not unexplained(publisher, read)
+
+
+def _killed_at(point: str, url: str, log: Path) -> int:
+    """Have a recorder die at a point; return how many events it had said that it recorded."""
+    # The third time, so that there is something to lose.
+    with RecorderProcess(url, log, point=point, visit=3) as recorder:
+        recorder.wait_until_it_is_dead(point)
+        recorded: int = recorder.told.get("recorded", 0)
+        return recorded
+
+
+def test_two_recorders_on_redis_that_are_killed_in_turn_have_together_all_that_was_sent(
+    redis_url: str, log: Path
+) -> None:
+    def start(name: str) -> RecorderProcess:
+        recorder = ends.enter_context(RecorderProcess(redis_url, log, name=name, log_segment_bytes=10**6))
+        recorder.wait_until_it_records()
+        return recorder
+
+    with Publisher(redis_url) as publisher, ExitStack() as ends:
+        recorders = {name: start(name) for name in ("left", "right")}
+        with publisher.steadily():
+            for name in ("left", "right", "left"):
+                victim = recorders[name]
+                enough = victim.told["recorded"] + 50
+                assert wait_until(partial(_has_recorded, victim, enough), patience=PATIENCE)
+                victim.kill()
+                recorders[name] = start(name)
+        for recorder in recorders.values():
+            recorder.wait_until_it_has_all_of(publisher)
+            recorder.end()
+
+    read = read_lawful(log)
+    assert read.ids == {*publisher.published}
+    assert len(read.gaps) == 3
+    assert len(EventLog(log).recorders()) == 2
+
+
+def _has_recorded(recorder: RecorderProcess, events: int) -> bool:
+    return bool(recorder.told["recorded"] >= events)
+
+
+def test_a_redis_that_is_killed_costs_nothing_recorded_and_leaves_a_gap(
+    own_redis: RedisServer, log: Path
+) -> None:
+    with RecorderProcess(own_redis.url, log) as recorder:
+        recorder.wait_until_it_records()
+        with Publisher(own_redis.url) as publisher:
+            publisher.publish(50)
+            assert wait_until(lambda: recorder.told["recorded"] >= 250, patience=PATIENCE)
+            own_redis.kill()
+        own_redis.restart()
+        recorder.wait_until_it_records()
+        with Publisher(own_redis.url, first=1000) as after:
+            # Until then nobody listens, and Redis says that nobody does.
+            assert wait_until(lambda: bool(recorder.told["gaps"]), patience=PATIENCE)
+            after.publish(10)
+            assert wait_until(lambda: recorder.told["recorded"] >= 301, patience=PATIENCE)
+        recorder.end()
+
+    read = read_lawful(log)
+    assert {*publisher.published} <= read.ids
+    assert len(read.gaps) == 1
+
+
+def test_a_rabbitmq_that_is_killed_costs_nothing_recorded_and_leaves_a_gap(
+    own_rabbit: RabbitServer, log: Path
+) -> None:
+    with RecorderProcess(own_rabbit.url, log) as recorder:
+        recorder.wait_until_it_records()
+        with Publisher(own_rabbit.url) as publisher:
+            publisher.publish(50)
+            assert wait_until(lambda: recorder.told["recorded"] >= 250, patience=PATIENCE)
+            own_rabbit.kill()
+        own_rabbit.restart()
+        assert wait_until(lambda: bool(recorder.told["gaps"]), patience=PATIENCE)
+        with Publisher(own_rabbit.url, first=1000) as after:
+            after.publish(10)
+        assert wait_until(lambda: recorder.told["recorded"] >= 301, patience=PATIENCE)
+        recorder.end()
+
+    read = read_lawful(log)
+    assert {*publisher.published} <= read.ids
+    assert len(read.gaps) == 1
+
+
+def test_a_full_disk_on_rabbitmq_costs_nothing(amqp_url: str, log: Path) -> None:
+    with RecorderProcess(amqp_url, log) as recorder, Publisher(amqp_url) as publisher:
+        recorder.wait_until_it_records()
+        publisher.publish(10)
+        assert wait_until(lambda: recorder.told["recorded"] >= 50, patience=PATIENCE)
+        limits = _limit_files(recorder, 1)
+        publisher.publish(50)
+        assert wait_until(lambda: recorder.told["state"] == "disk", patience=PATIENCE)
+        _limit_files(recorder, limits)
+        assert wait_until(lambda: recorder.told["recorded"] >= 300, patience=PATIENCE)
+        recorder.end()
+
+    read = read_lawful(log)
+    assert read.ids == {*publisher.published}
+    assert not read.gaps
+
+
+def test_a_full_disk_on_redis_costs_what_memory_has_no_room_for_and_that_is_counted(
+    redis_url: str, log: Path
+) -> None:
+    with (
+        RecorderProcess(redis_url, log, log_pending_limit=100) as recorder,
+        Publisher(redis_url) as publisher,
+    ):
+        recorder.wait_until_it_records()
+        publisher.publish(10)
+        assert wait_until(lambda: recorder.told["recorded"] >= 50, patience=PATIENCE)
+        limits = _limit_files(recorder, 1)
+        publisher.publish(50)
+        assert wait_until(lambda: recorder.told["state"] == "dropping", patience=PATIENCE)
+        assert wait_until(lambda: recorder.told["dropped"] >= 100, patience=PATIENCE)
+        _limit_files(recorder, limits)
+        assert wait_until(
+            lambda: recorder.told["gaps"] >= 1 and recorder.told["state"] == "recording", patience=PATIENCE
+        )
+        publisher.publish(10)
+        recorder.end()
+
+    read = read_lawful(log)
+    lost = {*publisher.published} - read.ids
+    assert len(lost) == recorder.told["dropped"]
+    assert [gap.reason.partition(" ")[0] for gap in read.gaps] == [str(len(lost))]
+    assert not unexplained(publisher, read)
+
+
+def _limit_files(recorder: RecorderProcess, size: int) -> int:
+    """Let the files of a process grow to a size and no more, as a full disk does; return the old one."""
+    old, hard = resource.prlimit(recorder.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(recorder.pid, resource.RLIMIT_FSIZE, (size, hard))
+    return old

@@ -1,0 +1,226 @@
+"""Recorders in processes of their own, numbered events for them, and the laws of what they write."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from time import sleep, time
+from typing import Any, NamedTuple, Self
+
+from celeriac.config import Settings
+from celeriac.model.events import Event, Gap, Received
+from celeriac.node.replay import Replay
+from celeriac.store.event_log import EventLog
+from celeriac.testing.process import wait_until
+from celeriac.transport.connect import connect
+from celeriac.wire.names import event_exchange
+
+PATIENCE = 60.0
+#: Small files and short waits, so that everything that can happen does within a second.
+QUICK: Mapping[str, object] = {
+    "log_sync_interval": 0.02,
+    "log_segment_bytes": 40_000,
+    "log_segment_age": 0.5,
+    "broker_retry_cap": 0.2,
+}
+_PEER = Path(__file__).with_name("peers") / "recording.py"
+
+
+class RecorderProcess:
+    """A recorder; it ends by SIGTERM at the end of the context, unless it died before."""
+
+    def __init__(
+        self, url: str, log: Path, *, name: str = "left", point: str = "", visit: int = 1, **settings: object
+    ) -> None:
+        told = {"url": url, "log": str(log), "name": name, "point": point, "visit": visit}
+        told["settings"] = {**QUICK, **settings}
+        self.name = name
+        #: The last that it said.
+        self.told: dict[str, Any] = {}
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, str(_PEER)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "RECORDING": json.dumps(told)},
+        )
+        self._errors: list[str] = []
+        self._threads = [Thread(target=self._listen), Thread(target=self._listen_to_errors)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def errors(self) -> str:
+        return "".join(self._errors)
+
+    def wait_until_it_records(self) -> None:
+        assert wait_until(
+            lambda: self.told.get("state") == "recording" or not self.is_alive, patience=PATIENCE
+        )
+        assert self.told, self.errors
+
+    def wait_until_it_has_all_of(self, publisher: "Publisher") -> None:
+        """Wait until the last that was published is recorded, and so all that was before it."""
+        last_at = max(begun_at for begun_at, _ in publisher.published.values())
+        assert wait_until(
+            lambda: (self.told.get("last_event_at") or 0.0) >= last_at and not self.told["pending"],
+            patience=PATIENCE,
+        ), self.errors
+
+    def wait_until_it_is_dead(self, point: str) -> None:
+        assert wait_until(lambda: not self.is_alive, patience=PATIENCE), f"it never came to {point}"
+        assert self._process.returncode == -signal.SIGKILL, f"not at {point}: {self.errors}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._join()
+
+    def end(self) -> None:
+        """End it as an operator does."""
+        self._process.terminate()
+        self._join()
+        assert self._process.returncode == 0, self.errors
+
+    def _join(self) -> None:
+        self._process.wait(PATIENCE)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            self.told = json.loads(line)
+
+    def _listen_to_errors(self) -> None:
+        self._errors.extend(self._process.stderr or ())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_alive:
+            self._process.kill()
+        self._join()
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+class Publisher:
+    """Publishes numbered events, a few in each message; what the broker confirmed is in ``published``."""
+
+    def __init__(self, url: str, *, per_message: int = 5, first: int = 0) -> None:
+        #: When each was published, by its id: before, and after it was confirmed.
+        self.published: dict[str, tuple[float, float]] = {}
+        self._per_message = per_message
+        self._number = first
+        self._link = connect(Settings(broker_url=url))
+        self._exchange = event_exchange("celeryev", self._link.driver)
+
+    def publish(self, messages: int = 1) -> None:
+        for _ in range(messages):
+            begun_at = time()
+            ids = [f"task-{self._number + place}" for place in range(self._per_message)]
+            events = [self._event(each, begun_at) for each in ids]
+            self._number += len(ids)
+            self._link.publish(self._exchange, json.dumps(events).encode(), routing_key="task.multi")
+            assert not self._link.unconfirmed(PATIENCE)
+            self.published.update(dict.fromkeys(ids, (begun_at, time())))
+
+    def _event(self, uuid: str, now: float) -> dict[str, object]:
+        clock = int(uuid.partition("-")[2]) + 1
+        told = {"uuid": uuid, "name": "shop.pay", "args": "(1,)", "kwargs": "{}", "retries": 0}
+        return {
+            "type": "task-received",
+            "hostname": "w1@shop",
+            "pid": 7,
+            "timestamp": now,
+            "clock": clock,
+            **told,
+        }
+
+    @contextmanager
+    def steadily(self) -> Iterator[None]:
+        """Publish all the while, from a thread of its own."""
+        ended = Flag()
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                while not ended.is_set():
+                    self.publish()
+                    sleep(0.01)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                failures.append(error)
+
+        thread = Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(PATIENCE)
+        if failures:
+            raise failures[0]
+
+    def close(self) -> None:
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Log(NamedTuple):
+    """What a log says, after a look at its laws."""
+
+    events: list[Event]
+    ids: frozenset[str]
+    gaps: list[Gap]
+
+
+def read_lawful(path: Path) -> Log:
+    """Read a log, and see that it is whole and that nothing in it counts twice."""
+    log = EventLog(path)
+    numbers: dict[str, list[int]] = {}
+    for batch in log.batches():
+        for recorder, number in zip(*map(batch.column, ("recorder", "sequence")), strict=True):
+            numbers.setdefault(recorder.as_py(), []).append(number.as_py())
+    for recorder, seen in numbers.items():
+        assert sorted(seen) == list(range(1, len(seen) + 1)), f"numbers of {recorder} have holes or doubles"
+    events = list(log.read())
+    assert not log.damage
+    ids = Counter(event.uuid for event in events if isinstance(event, Received))
+    state = Replay(log, max_tasks_in_memory=10**6).run()
+    assert {*state.tasks} == {*ids}
+    assert all(task.deliveries == 1 for task in state.tasks.values())
+    return Log(events, frozenset(ids), [event for event in events if isinstance(event, Gap)])
+
+
+def unexplained(publisher: Publisher, log: Log) -> list[str]:
+    """Return what was published, is not in the log, and was published within no gap that the log tells of."""
+    missing = [(uuid, told) for uuid, told in publisher.published.items() if uuid not in log.ids]
+    # A gap is told in times of receipt. What was sent before it began may have been on its way until then,
+    # but for no longer than what was received before it.
+    lag = max((event.local_received or 0.0) - event.timestamp for event in log.events)
+    return [
+        uuid
+        for uuid, (begun_at, confirmed_at) in missing
+        if not any(gap.since - lag <= confirmed_at and begun_at <= gap.until for gap in log.gaps)
+    ]

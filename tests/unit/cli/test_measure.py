@@ -1,0 +1,123 @@
+"""Moments, spans, sizes and speeds are read as people mean them, or refused with what can be written."""
+
+from datetime import timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from celeriac.cli.measure import read_moment, read_size, read_span, read_speed
+from celeriac.errors import CallerError
+
+#: 2026-11-14T10:00Z.
+TEN = 1_794_650_400.0
+EAST = timezone(timedelta(hours=2))
+
+
+def moment(text: str) -> float:
+    return read_moment(text, option="--until", now=TEN, zone=EAST).at
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-11-14T10:00Z", TEN),
+        ("2026-11-14T10:00:00.250+00:00", TEN + 0.25),
+        ("2026-11-14T11:00+01:00", TEN),
+        ("2026-11-14 12:00", TEN),
+        ("2026-11-14T12", TEN),
+        ("2026-11-14", TEN - 12 * 3600),
+        ("20261114T1200", TEN),
+        ("now", TEN),
+        (" Now ", TEN),
+        ("-2h", TEN - 7200),
+        ("-1.5m", TEN - 90),
+        ("-30s", TEN - 30),
+        ("-1d", TEN - 86_400),
+        ("-1w", TEN - 7 * 86_400),
+        ("-1y", TEN - 365 * 86_400),
+    ],
+)
+def test_a_moment_is_read_in_every_form(text: str, at: float) -> None:
+    assert moment(text) == at
+
+
+def test_a_moment_without_a_zone_is_local_and_that_is_said() -> None:
+    told = read_moment("2026-11-14T12:00", option="--from", now=TEN, zone=EAST)
+
+    assert told.note == "--from 2026-11-14T12:00 is taken for local time, 2026-11-14T12:00:00+02:00"
+
+
+@pytest.mark.parametrize("text", ["2026-11-14T10:00Z", "now", "-2h"])
+def test_of_a_moment_that_can_mean_one_thing_nothing_is_said(text: str) -> None:
+    assert read_moment(text, option="--from", now=TEN).note == ""
+
+
+def test_an_hour_that_comes_twice_is_said_as_it_was_taken() -> None:
+    told = read_moment("2026-10-25T02:30", option="--from", now=TEN, zone=ZoneInfo("Europe/Berlin"))
+
+    assert told.note.endswith("2026-10-25T02:30:00+02:00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "2h", "-2", "-2 fortnights", "2026-13-01", "2026-11-14T25:00", "0001-01-01", "-9999y",
+     "-1e5h", "1794650400", "\x1b[31m", "9999-12-31T23:59-23:59", "x" * 10_000],
+)  # fmt: skip
+def test_what_is_no_moment_is_refused_with_the_forms_there_are(text: str) -> None:
+    with pytest.raises(CallerError) as refused:
+        moment(text)
+
+    told = str(refused.value)
+    assert told.startswith("--until ")
+    assert told.endswith(
+        " is not a moment: write 2026-11-14T10:00 (local time), 2026-11-14T10:00Z or +01:00, 2026-11-14 (its "
+        "midnight), -2h for ago (s, m, h, d, w, y), or now"
+    )
+    assert told.isprintable()
+    assert len(told) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30s", 30.0),
+        ("15m", 900.0),
+        ("12h", 43_200.0),
+        ("90d", 7_776_000.0),
+        ("1y", 31_536_000.0),
+        ("0", None),
+    ],
+)
+def test_a_span_is_read(text: str, seconds: float | None) -> None:
+    assert read_span(text, option="--keep") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1 fortnight", "1M"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(CallerError, match=r"--keep .* is not a span of time: write 30s, .* or 0 for ever"):
+        read_span(text, option="--keep")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1024", 1024), ("1k", 1024), ("10G", 10 * 2**30), ("1.5MB", 1_572_864), ("2GiB", 2**31), ("0", None)],
+)
+def test_a_size_is_read(text: str, size: int | None) -> None:
+    assert read_size(text, option="--max-bytes") == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1", "10X", "ten"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(CallerError, match=r"--max-bytes .* is not a size: write 500M"):
+        read_size(text, option="--max-bytes")
+
+
+@pytest.mark.parametrize(("text", "speed"), [("10x", 10.0), ("0.5X", 0.5), ("2", 2.0), ("max", None)])
+def test_a_speed_is_read(text: str, speed: float | None) -> None:
+    assert read_speed(text, option="--speed") == speed
+
+
+@pytest.mark.parametrize("text", ["", "0x", "-1x", "fast", "x"])
+def test_what_is_no_speed_is_refused(text: str) -> None:
+    with pytest.raises(CallerError, match=r"--speed .* is not a speed: write 10x, 0.5x, or max"):
+        read_speed(text, option="--speed")

@@ -1,0 +1,471 @@
+"""Cameras take pictures in time, one at a time, and go on whatever happens."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event as Flag
+from threading import Thread, active_count
+from typing import Any
+
+import pytest
+
+from celeriac import MemoryBroker, State
+from celeriac.app import Celeriac
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.node.camera import Polaroid, evcam, load_camera, make_camera, next_due
+from celeriac.testing.process import wait_until
+from tests.builders import task, worker
+
+PATIENCE = 60.0
+
+
+class Album(Polaroid):
+    """Keeps how many tasks it saw in each picture."""
+
+    def __init__(self, state: State, **options: Any) -> None:
+        super().__init__(state, **options)
+        self.pictures: list[int] = []
+        self.cleanups = 0
+
+    def on_shutter(self, state: State) -> None:
+        self.pictures.append(len(state.tasks))
+
+    def on_cleanup(self) -> None:
+        self.cleanups += 1
+
+
+class Film:
+    """What keeps pictures, and is no camera."""
+
+    def __init__(self) -> None:
+        self.pictures: list[int] = []
+        self.cleanups = 0
+
+    def on_shutter(self, state: State) -> None:
+        self.pictures.append(len(state.tasks))
+
+    def on_cleanup(self) -> None:
+        self.cleanups += 1
+
+
+class Broken(Polaroid):
+    """Fails each time."""
+
+    def on_shutter(self, state: State) -> None:
+        raise OSError(f"no film for {len(state.tasks)} tasks")
+
+
+def state_of(*events: dict[str, Any]) -> State:
+    state = State()
+    for event in events:
+        state.event(event)
+    return state
+
+
+def running_state() -> State:
+    """Return a state of one task that has ended, and one that has not."""
+    return state_of(task("succeeded", "done"), task("started", "open"), worker("heartbeat"))
+
+
+@contextmanager
+def connected(signal: Any, receiver: Callable[..., object]) -> Iterator[None]:
+    signal.connect(receiver)
+    yield
+    signal.disconnect(receiver)
+
+
+# -- the timer
+
+
+def test_pictures_are_taken_by_themselves_until_it_is_cancelled() -> None:
+    threads = active_count()
+    camera = Album(running_state(), freq=0.01, cleanup_freq=0.02)
+
+    with camera:
+        was_installed = camera.is_installed
+        came = wait_until(lambda: len(camera.pictures) > 2 and camera.cleanups > 1, patience=PATIENCE)
+
+    assert (was_installed, came, camera.is_installed) == (True, True, False)
+    assert set(camera.pictures) == {2}
+    assert active_count() == threads
+
+
+def test_a_camera_may_be_installed_twice_and_again_after_its_end() -> None:
+    threads = active_count()
+    camera = Album(State(), freq=0.01)
+    camera.install()
+
+    camera.install()
+    running = active_count() - threads
+    camera.cancel()
+    before = len(camera.pictures)
+    with camera:
+        goes_on = wait_until(lambda: len(camera.pictures) > before, patience=PATIENCE)
+
+    assert running == 1
+    assert goes_on
+    assert active_count() == threads
+
+
+def test_a_camera_that_was_never_installed_can_be_cancelled() -> None:
+    camera = Album(State())
+
+    camera.cancel()
+
+    assert not camera.is_installed
+
+
+def test_a_camera_that_raises_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR), Broken(running_state(), freq=0.01) as camera:
+        goes_on = wait_until(lambda: camera.failed > 2, patience=PATIENCE)
+
+    assert goes_on
+    assert camera.taken == 0
+    assert "no film for 2 tasks" in caplog.text
+
+
+def test_a_camera_may_end_itself() -> None:
+    class Once(Album):
+        def on_shutter(self, state: State) -> None:
+            super().on_shutter(state)
+            self.cancel()
+
+    threads = active_count()
+    camera = Once(State(), freq=0.01)
+
+    camera.install()
+
+    assert wait_until(lambda: active_count() == threads, patience=PATIENCE)
+    assert len(camera.pictures) == 1
+
+
+def test_no_two_pictures_are_taken_at_a_time() -> None:
+    class Slow(Album):
+        inside = most = 0
+
+        def on_shutter(self, state: State) -> None:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            ready.wait(0.02)
+            super().on_shutter(state)
+            self.inside -= 1
+
+    ready = Flag()
+    with Slow(State(), freq=0.001) as camera:
+        hands = [Thread(target=method) for method in (camera.capture, camera.shutter) * 3]
+        for hand in hands:
+            hand.start()
+        for hand in hands:
+            hand.join()
+        came = wait_until(lambda: len(camera.pictures) > 8, patience=PATIENCE)
+        ready.set()
+
+    assert came
+    assert camera.most == 1
+
+
+def test_cancel_waits_for_the_picture_that_is_being_taken() -> None:
+    class Slow(Album):
+        def on_shutter(self, state: State) -> None:
+            begun.set()
+            ready.wait(PATIENCE)
+            super().on_shutter(state)
+
+    begun, ready = Flag(), Flag()
+    camera = Slow(State(), freq=0.001)
+    camera.install()
+    assert begun.wait(PATIENCE)
+    end = Thread(target=camera.cancel)
+    end.start()
+
+    is_waiting = end.is_alive()
+    ready.set()
+    end.join(PATIENCE)
+
+    assert is_waiting
+    assert not end.is_alive()
+    assert len(camera.pictures) == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "due"), [(100.0, 101.0), (100.4, 101.0), (101.0, 102.0), (101.001, 102.0), (107.9, 108.0)]
+)
+def test_the_times_of_pictures_do_not_drift(now: float, due: float) -> None:
+    assert next_due(100.0, 1.0, now=now) == due
+
+
+@pytest.mark.parametrize("freq", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["freq", "cleanup_freq"])
+def test_a_time_between_pictures_that_is_none_is_refused(name: str, freq: float) -> None:
+    options: dict[str, Any] = {name: freq}
+
+    with pytest.raises(CallerError, match=name):
+        Polaroid(State(), **options)
+
+
+# -- pictures
+
+
+@pytest.mark.parametrize(("maxrate", "seconds"), [("10/m", 6), (0.5, 2), ("30/m", 2), (None, 1), ("5", 1)])
+def test_no_more_pictures_are_taken_than_maxrate_allows(maxrate: str | float | None, seconds: int) -> None:
+    moments = iter([0.001, *(number - 0.0005 for number in range(1, 60))])
+    camera = Album(State(), maxrate=maxrate, now=lambda: next(moments))
+
+    taken = [camera.shutter() for _ in range(60)]
+
+    assert [number for number, is_taken in enumerate(taken) if is_taken] == list(range(0, 60, seconds))
+    assert camera.taken == len(camera.pictures) == sum(taken)
+
+
+def test_early_pictures_do_not_add_up_to_more_than_maxrate() -> None:
+    moments = iter(number * 0.95 for number in range(1000))
+    camera = Album(State(), maxrate="1/s", now=lambda: next(moments))
+
+    for _ in range(1000):
+        camera.shutter()
+
+    assert camera.taken <= 951
+
+
+def test_a_maxrate_that_is_none_is_refused() -> None:
+    with pytest.raises(CallerError, match="often"):
+        Polaroid(State(), maxrate="often")
+
+
+def test_with_clear_after_the_state_forgets_what_has_ended() -> None:
+    camera = Album(running_state(), clear_after=True)
+
+    camera.capture()
+
+    assert camera.pictures == [2]
+    assert (list(camera.state.tasks), len(camera.state.workers)) == (["open"], 0)
+
+
+def test_a_class_says_whether_its_cameras_clear() -> None:
+    class Clearing(Album):
+        clear_after = True
+
+    clearing, keeping = Clearing(running_state()), Clearing(running_state(), clear_after=False)
+    clearing.capture()
+    keeping.capture()
+
+    assert list(clearing.state.tasks) == ["open"]
+    assert list(keeping.state.tasks) == ["done", "open"]
+
+
+def test_what_no_picture_was_taken_of_is_not_forgotten() -> None:
+    broken = Broken(running_state(), clear_after=True)
+    limited = Album(running_state(), clear_after=True, maxrate="1/h")
+    limited.capture()
+    limited.state.event(task("succeeded", "open", timestamp=1_794_703_818.0))
+
+    with pytest.raises(OSError, match="no film"):
+        broken.capture()
+    limited.capture()
+
+    assert list(broken.state.tasks) == ["done", "open"]
+    assert list(limited.state.tasks) == ["open"]
+    assert limited.pictures == [2]
+
+
+def test_a_shutter_of_its_own_is_used_by_capture() -> None:
+    class Odd(Album):
+        def shutter(self) -> bool:
+            self.pictures.append(-1)
+            return True
+
+    camera = Odd(running_state(), clear_after=True)
+
+    camera.capture()
+
+    assert camera.pictures == [-1]
+    assert list(camera.state.tasks) == ["open"]
+
+
+def test_the_state_does_not_change_while_a_picture_is_taken() -> None:
+    class Watching(Polaroid):
+        def on_shutter(self, state: State) -> None:
+            sender.start()
+            before.append(len(state.tasks))
+            begun.wait(PATIENCE)
+            before.append(len(state.tasks))
+
+    def send() -> None:
+        begun.set()
+        camera.state.event(task("started", "late"))
+
+    begun, before, sender = Flag(), list[int](), Thread(target=send)
+    camera = Watching(running_state())
+
+    camera.capture()
+    sender.join(PATIENCE)
+
+    assert before == [2, 2]
+    assert len(camera.state.tasks) == 3
+
+
+def test_signals_tell_of_pictures_and_cleanups() -> None:
+    told: list[tuple[str, object, object]] = []
+    camera = Album(running_state())
+
+    def tell(sender: object, signal: Any, camera: object, **_: object) -> None:
+        told.append((signal.name, sender, camera))
+
+    with connected(Polaroid.shutter_signal, tell), connected(Polaroid.cleanup_signal, tell):
+        camera.shutter()
+        camera.cleanup()
+
+    assert told == [("shutter", camera.state, camera), ("cleanup", None, camera)]
+    assert (len(camera.pictures), camera.cleanups) == (1, 1)
+
+
+def test_a_film_is_asked_to_keep_and_to_throw_away() -> None:
+    film = Film()
+    camera = Polaroid(running_state(), film=film)
+
+    camera.capture()
+    camera.cleanup()
+
+    assert (film.pictures, film.cleanups) == ([2], 1)
+
+
+# -- evcam
+
+
+@pytest.fixture
+def app() -> Celeriac:
+    return Celeriac(MemoryBroker(), environ={})
+
+
+def send_until(app: Celeriac, is_heard: Callable[[], bool]) -> bool:
+    """Send the same event until it is heard: nobody knows when a receiver has begun to listen."""
+
+    def look() -> bool:
+        dispatcher.send("task-started", uuid="t1")
+        return is_heard()
+
+    with app.events.Dispatcher() as dispatcher:
+        return wait_until(look, patience=PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["class", "name", "instance", "film", "function"])
+def test_evcam_takes_pictures_of_what_happens_until_it_is_stopped(
+    app: Celeriac, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Kept(Album):
+        def __init__(self, state: State, **options: Any) -> None:
+            super().__init__(state, **options)
+            made.append(self)
+
+    def make(state: State, **options: Any) -> Polaroid:
+        return Kept(state, **options)
+
+    film = Film()
+    monkeypatch.setattr("celeriac.testing.process.Kept", Kept, raising=False)
+    camera: Any = {
+        "class": Kept,
+        "name": "celeriac.testing.process:Kept",
+        "instance": Album(app.events.State(), freq=0.01),
+        "film": film,
+        "function": make,
+    }[kind]
+    receiver = app.events.Receiver()
+    thread = Thread(target=evcam, args=(camera, 0.01), kwargs={"app": app, "receiver": receiver})
+    thread.start()
+
+    def pictures() -> list[int]:
+        album = made[0] if made else film if kind == "film" else camera
+        return list(getattr(album, "pictures", ()))
+
+    try:
+        heard = send_until(app, lambda: 1 in pictures())
+    finally:
+        receiver.stop()
+        thread.join(PATIENCE)
+
+    assert heard, pictures()
+    assert not thread.is_alive()
+
+
+def test_evcam_ends_cleanly_at_ctrl_c(app: Celeriac) -> None:
+    threads = active_count()
+    heard = Flag()
+
+    def press(*_: object) -> None:
+        heard.set()
+        raise KeyboardInterrupt
+
+    camera = Album(app.events.State(press), freq=0.01)
+    sender = Thread(target=send_until, args=(app, heard.is_set))
+    sender.start()
+
+    evcam(camera, app=app)
+    sender.join(PATIENCE)
+
+    assert heard.is_set()
+    assert not camera.is_installed
+    assert wait_until(lambda: active_count() == threads, patience=PATIENCE)
+
+
+def test_evcam_goes_on_with_a_camera_that_raises(app: Celeriac, caplog: pytest.LogCaptureFixture) -> None:
+    camera, receiver = Broken(app.events.State(), freq=0.01), app.events.Receiver()
+    thread = Thread(target=evcam, args=(camera,), kwargs={"app": app, "receiver": receiver})
+
+    with caplog.at_level(logging.ERROR):
+        thread.start()
+        goes_on = wait_until(lambda: camera.failed > 2, patience=PATIENCE)
+        receiver.stop()
+        thread.join(PATIENCE)
+
+    assert goes_on
+    assert "A picture of Broken failed" in caplog.text
+
+
+def test_times_are_for_cameras_that_are_not_made_yet(app: Celeriac) -> None:
+    options: dict[str, Any] = {"freq": 5.0, "maxrate": "1/m", "cleanup_freq": 60.0, "clear_after": True}
+
+    made = make_camera(Album, app, **options)
+    of_film = make_camera(Film(), app, **options)
+    of_class = make_camera(Film, app, **options)
+
+    for camera in (made, of_film, of_class):
+        assert (camera.freq, camera.cleanup_freq, camera.clear_after) == (5.0, 60.0, True)
+        assert camera.app is app
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("nowhere.at:All", "no module 'nowhere'"),
+        ("celeriac.node.camera:Nikon", "has no 'Nikon'"),
+        ("celeriac.node.camera.Nikon", "has no 'Nikon'"),
+        ("Nikon", "module:Class"),
+        (":Nikon", "module:Class"),
+    ],
+)
+def test_a_name_of_no_camera_is_told_with_the_fix(name: str, fix: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=fix):
+        load_camera(name)
+
+
+@pytest.mark.parametrize("name", ["celeriac.node.camera:Polaroid", "celeriac.node.camera.Polaroid"])
+def test_a_camera_is_found_by_its_name(name: str) -> None:
+    assert load_camera(name) is Polaroid
+
+
+@pytest.mark.parametrize("camera", [7, object(), dict])
+def test_what_is_no_camera_is_refused(app: Celeriac, camera: object) -> None:
+    with pytest.raises(CallerError, match="no camera"):
+        make_camera(camera, app)
+
+
+def test_a_film_that_needs_arguments_is_to_be_made_first(app: Celeriac) -> None:
+    class Roll(Film):
+        def __init__(self, url: str) -> None:
+            super().__init__()
+            self.url = url
+
+    with pytest.raises(CallerError, match="make one first"):
+        make_camera(Roll, app)
