@@ -14,6 +14,9 @@ GROUP_EVENTS: Final = 8192
 GROUP_BYTES: Final = 16 * 1024 * 1024
 #: How long to wait before a disk that failed is tried again.
 _RETRY: Final = 1.0
+#: How long a broker that keeps nothing is held up at a time, which fills its buffers. Redis cuts off who
+#: takes too long, with all that it had for it: from then on it is better to drop, and to know how many.
+_LONGEST_HOLD: Final = 5.0
 
 _T = TypeVar("_T")
 
@@ -87,6 +90,8 @@ class Recording(Generic[_T]):
         #: What was dropped since the last gap that told of it: count, first and last.
         self._untold: tuple[int, float, float] | None = None
         self._why_dropped = ""
+        #: Since when the disk has been behind; None if it is not.
+        self._behind_since: float | None = None
         self._is_ending = False
 
     @property
@@ -99,10 +104,11 @@ class Recording(Generic[_T]):
         """Whether a group was given out, and nobody has said what became of it."""
         return not self._is_written
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the disk is behind so far that who can wait with receiving does."""
-        return self.is_kept and self.is_writing and self.pending > self.limit // 2
+    def is_ahead(self, now: float) -> bool:
+        """Say whether the disk is behind so far that it is better to wait with receiving."""
+        if self._behind_since is None or not self.is_writing or self.pending <= self.limit // 2:
+            return False
+        return self.is_kept or (not self.trouble and now < self._behind_since + _LONGEST_HOLD)
 
     @property
     def is_empty(self) -> bool:
@@ -170,6 +176,10 @@ class Recording(Generic[_T]):
     def tick(self, now: float) -> list[Effect]:
         """Return what is to be done by now."""
         effects: list[Effect] = []
+        if self.pending <= self.limit // 4:
+            self._behind_since = None
+        elif self._behind_since is None and self.pending > self.limit // 2:
+            self._behind_since = now
         if self._untold is not None and (self._is_ending or self.pending <= self.limit // 2):
             effects.append(Dropped(*self._untold, self._why_dropped))
             self._untold, self._why_dropped = None, ""

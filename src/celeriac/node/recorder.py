@@ -204,7 +204,7 @@ class Recorder:
             self._settle(now)
             self._tick(now)
             self._tell(now)
-            if self._recording.is_ahead:
+            if self._recording.is_ahead(now):
                 # Who waits here takes nothing off the link, and the broker sees that.
                 self._scribe.wait(_SLICE)
             self._receive(min(self._patience(now), max(0.0, end_at - now)), now)

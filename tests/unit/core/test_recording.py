@@ -290,3 +290,41 @@ def test_at_the_end_a_disk_that_failed_is_tried_at_once() -> None:
 def test_there_must_be_room_for_one_event() -> None:
     with pytest.raises(CallerError, match="log_pending_limit must be at least 1"):
         recording(limit=0)
+
+
+# -- when the disk is behind
+
+
+def test_while_the_disk_is_behind_it_is_better_to_wait_but_for_a_few_seconds_where_nothing_is_kept() -> None:
+    held, kept = recording(limit=8), recording(limit=8, is_kept=True)
+    for each in (held, kept):
+        receive(each, *"abc", now=0.0)
+        written(each, 0.5)
+        receive(each, *"de", now=1.0)
+        written(each, 1.0)
+
+    assert [held.is_ahead(now) for now in (1.0, 5.9, 6.0, 60.0)] == [True, True, False, False]
+    assert [kept.is_ahead(now) for now in (1.0, 5.9, 6.0, 60.0)] == [True, True, True, True]
+
+
+def test_once_the_disk_has_caught_up_it_may_be_waited_for_as_long_again() -> None:
+    held = recording(limit=8)
+    receive(held, *"abcde", now=0.0)
+    written(held, 0.5)
+    held.written()
+    written(held, 6.0)
+    receive(held, *"abcde", now=10.0)
+    written(held, 10.5)
+
+    assert held.is_ahead(11.0)
+
+
+def test_a_disk_that_fails_is_not_waited_for() -> None:
+    held = recording(limit=8)
+    receive(held, *"abcde", now=0.0)
+    written(held, 0.5)
+    held.failed("no room", now=0.5)
+    written(held, 1.5)
+
+    assert held.is_writing
+    assert not held.is_ahead(1.5)
