@@ -19,6 +19,7 @@ from celeriac.store.event_log import EventLog
 from celeriac.store.segment import Segment
 from celeriac.store.upkeep import apply_retention, merge_small, verify
 from tests.event_logs import HOUR_AT, failed, heartbeat, received, seal, started, unsealed
+from tests.property.effort import ON_DISK
 
 HOUR = 3600.0
 #: Long after all of it.
@@ -134,6 +135,7 @@ def found(log: EventLog, **asked: Any) -> list[tuple[str, int]]:
 # -- reading
 
 
+@ON_DISK
 @given(drafts(is_steady=False))
 def test_every_row_is_read_once_in_the_order_of_receipt(draft: Draft) -> None:
     with written(draft) as log:
@@ -180,6 +182,7 @@ def selected(rows: Sequence[Row], asked: dict[str, Any]) -> list[Row]:
     return kept
 
 
+@ON_DISK
 @given(drafts(), selections())
 def test_what_is_selected_is_what_a_look_at_each_row_selects(draft: Draft, asked: dict[str, Any]) -> None:
     # What a segment that is not opened would have taught of names is not known.
@@ -197,6 +200,7 @@ def test_what_is_selected_is_what_a_look_at_each_row_selects(draft: Draft, asked
 # -- upkeep
 
 
+@ON_DISK
 @given(drafts(is_steady=False), st.sampled_from((1, 20_000, 40_000, 10**9)))
 def test_merging_changes_no_row_and_no_order(draft: Draft, target: int) -> None:
     with written(draft) as log:
@@ -244,6 +248,7 @@ runs = st.lists(
 )
 
 
+@ON_DISK
 @given(
     drafts(),
     st.sampled_from((0.0, HOUR, 3 * HOUR)),
@@ -267,6 +272,7 @@ def test_after_retention_exactly_the_rows_that_should_live_are_there(
             assert (log.damage, report.damage, verify(log).findings) == ([], [], [])
 
 
+@ON_DISK
 @given(drafts(), st.integers(0, 200_000))
 def test_after_retention_by_size_the_rest_fits_and_nothing_younger_went(draft: Draft, limit: int) -> None:
     with written(draft) as log:
@@ -286,6 +292,7 @@ def test_after_retention_by_size_the_rest_fits_and_nothing_younger_went(draft: D
 # -- damage
 
 
+@ON_DISK
 @given(drafts(), st.data())
 def test_whatever_happens_to_one_segment_is_found_and_costs_no_other_row(draft: Draft, data: Any) -> None:
     with written(draft) as log:

@@ -33,6 +33,7 @@ from celeriac.store.local_place import LocalPlace
 from celeriac.store.sealing import Sealing, Task
 from celeriac.store.write_ahead import WriteAhead
 from celeriac.store.write_ahead_scan import Scanned
+from tests.property.effort import ON_DISK
 from tests.property.test_planted_bugs import UNTIL_FOUND
 from tests.recorded import NOON_AT, ids_in, numbered, settle, write_ahead_in, writer_for
 
@@ -140,6 +141,7 @@ class LogWriterMachine(RuleBasedStateMachine):
     def append(self, count: int) -> None:
         numbers = self.events(count)
         self.writer.append(numbered(numbers))
+        self.settle()
         self.appended(numbers)
 
     @rule()
@@ -187,6 +189,7 @@ class LogWriterMachine(RuleBasedStateMachine):
         numbers = self.events(count)
         with failing_disk("pwrite", after=after, can_be_mended=can_be_mended), pytest.raises(DiskError):
             self.writer.append(numbered(numbers))
+        self.settle()
         self.owed = numbers
         self.last_number = max(self.last_number, *numbers)
         self.may_be_torn |= not can_be_mended
@@ -284,7 +287,7 @@ class LogWriterMachine(RuleBasedStateMachine):
                 shutil.rmtree(self.root)
 
 
-STEPS = settings(stateful_step_count=25)
+STEPS = settings(ON_DISK, stateful_step_count=25)
 TestLogWriter = LogWriterMachine.TestCase
 TestLogWriter.settings = STEPS
 

@@ -20,6 +20,7 @@ from celeriac.store.columns import event_moment
 from celeriac.store.event_log import EventLog
 from celeriac.store.log_writer import LogWriter
 from celeriac.store.place import place_for
+from tests.property.effort import ON_DISK
 from tests.property.strategies import events_of
 
 #: Few values, so that events collide in every way they can; and clocks that are ahead, behind and lost.
@@ -128,6 +129,7 @@ def described(worker: Worker) -> dict[str, object]:
     return {name: getattr(worker, name) for name in names}
 
 
+@ON_DISK
 @given(histories())
 def test_a_replay_of_all_is_the_live_state(messages: list[Message]) -> None:
     now = max((event.local_received or 0.0 for each in messages for event in each.events), default=0.0)
@@ -148,6 +150,7 @@ def test_a_replay_of_all_is_the_live_state(messages: list[Message]) -> None:
         assert (again.alive, again.heartbeat_expires) == (worker.alive, worker.heartbeat_expires)
 
 
+@ON_DISK
 @given(histories(), st.sampled_from((0.5, 1.0, 2.5, 4.0, 5.0, 8.0, 20.0, 100.0, 1e9)))
 def test_a_replay_until_an_instant_is_a_live_state_of_what_had_happened(
     messages: list[Message], until: float

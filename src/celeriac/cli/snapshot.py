@@ -132,15 +132,15 @@ def snapshot(
 
 def _save(app: "Celeriac", place: str, seconds: float, *, until_quiet: bool) -> dict[str, object]:
     """Listen for a while, and save what was heard."""
-    with Watch(app) as watch:
+    watch = Watch(app)
+    with _interruptible(), watch:
         end_at = monotonic() + seconds
-        with _interruptible():
-            while monotonic() < end_at:
-                watch.check()
-                if any(isinstance(event, TaskEvent) for event in watch.taken()) and until_quiet:
-                    end_at = monotonic() + seconds
-                sleep(min(_LOOK_EVERY, max(0.0, end_at - monotonic())))
-        watch.check()
+        while monotonic() < end_at:
+            watch.check()
+            if any(isinstance(event, TaskEvent) for event in watch.taken()) and until_quiet:
+                end_at = monotonic() + seconds
+            sleep(min(_LOOK_EVERY, max(0.0, end_at - monotonic())))
+    watch.check()
     watch.state.save(place)
     return {"saved": sanitize_url(place) if "://" in place else place} | _counts(watch.state)
 

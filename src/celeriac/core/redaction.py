@@ -9,6 +9,7 @@ What is masked too much, since a leak costs more:
 - brackets under a secret name are masked whole: of ``credentials={'user': 'bob', …}`` nothing is left;
 - numbers under a secret name: ``session=42``, ``pin=7``. Counts stay: ``token_count=5``, ``max_tokens=9``;
 - ``session``, ``auth``, ``private``, ``cookie`` and ``…_key`` of tasks that mean something harmless by it;
+- codes, tickets and sids that look random, and certificates, which are PEM as private keys are;
 - one in ten of the 16-digit numbers that begin as a card's do, and forty random letters and digits in a row;
 - of source lines in tracebacks what is assigned to a secret name: ``token = **``.
 """
@@ -22,7 +23,15 @@ from typing import Final, Literal, cast
 from msgspec import json
 from msgspec.structs import replace
 
-from celeriac.core.secret import URL_PATTERN, Finding, NameRule, find, names_pattern, words_pattern
+from celeriac.core.secret import (
+    DUPLICATE,
+    URL_PATTERN,
+    Finding,
+    NameRule,
+    find,
+    names_pattern,
+    words_pattern,
+)
 from celeriac.core.secret_shape import LONG_PATTERN, SHAPE_PATTERN
 from celeriac.errors import ImproperlyConfigured
 from celeriac.masking import MASK
@@ -69,10 +78,12 @@ class Redactor:
         self._policies: dict[str, Policy] = {}
         #: A text that matches neither of these two has no secret in it. Python's re and RE2 take them; the
         #: second needs to be tried on texts of forty bytes and more.
-        self.pattern = f"{names_pattern(tuple(names))}|{URL_PATTERN}|{SHAPE_PATTERN}"
+        self.pattern = f"{names_pattern(tuple(names))}|{URL_PATTERN}|{DUPLICATE}|{SHAPE_PATTERN}"
         self.long_pattern = LONG_PATTERN
         #: The first for texts as JSON spells them, with escapes in them.
-        self.loose_pattern = f"{words_pattern(tuple(names))}|://|(?i:bearer|basic)|-u|{SHAPE_PATTERN}"
+        self.loose_pattern = (
+            f"{words_pattern(tuple(names))}|://|(?i:bearer|basic)|-u|{DUPLICATE}|{SHAPE_PATTERN}"
+        )
 
     @property
     def has_policies(self) -> bool:
@@ -170,15 +181,23 @@ class Redactor:
         return MASK
 
     def _elements(self, value: Sequence[object], depth: int) -> list[object]:
-        """Return what a list holds; two texts, of which the first is a secret name, are it and its value."""
+        """Return what a list holds; two texts, of which the first is a secret name, are it and its value.
+
+        So are an option of a command and what stands behind it.
+        """
         if len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str):
             name, text = value
             if self._names.is_secret(name):
                 return [name, _hidden(text)]
-        return [self._value(item, depth) for item in value]
+        made: list[object] = []
+        is_option = False
+        for item in value:
+            made.append(_hidden(item) if is_option else self._value(item, depth))
+            is_option = isinstance(item, str) and item.startswith("--") and self._names.is_secret(item)
+        return made
 
     def _items(self, value: Mapping[object, object], depth: int) -> Iterator[tuple[str, object]]:
-        named = value.get("name") or value.get("key")
+        named = next((value[each] for each in ("name", "Name", "key", "Key") if each in value), None)
         is_named = isinstance(named, str) and self._names.is_secret(named)
         for key, item in value.items():
             name = str(key)

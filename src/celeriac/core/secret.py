@@ -10,12 +10,20 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from celeriac.core.secret_name import BARE_KEYS, SHORT_WORDS, STEMS, SecretNames, is_counting, words_of
+from celeriac.core.secret_name import (
+    BARE_NAMES,
+    CODE_OF,
+    SHORT_WORDS,
+    STEMS,
+    SecretNames,
+    is_counting,
+    words_of,
+)
 from celeriac.core.secret_shape import SHAPES, looks_random
 from celeriac.core.secret_value import header_end, quoted_end, value_span
 from celeriac.masking import MASK, url_secrets
 
-__all__ = ["URL_PATTERN", "Finding", "NameRule", "find", "names_pattern", "words_pattern"]
+__all__ = ["DUPLICATE", "URL_PATTERN", "Finding", "NameRule", "find", "names_pattern", "words_pattern"]
 
 
 class Finding(NamedTuple):
@@ -29,28 +37,50 @@ class Finding(NamedTuple):
 # -- what stands under a secret name
 
 _QUOTE: Final = r"\\{0,32}[\"'`]"
-_CAMEL: Final = "|".join(word.capitalize() for word in SHORT_WORDS)
+#: Those that are looked for as words of their own.
+_APART: Final = (*SHORT_WORDS, "sid", "ticket", "code")
+_CAMEL: Final = "|".join(word.capitalize() for word in _APART)
 #: Blanks, and tabs as reprs spell them; a line breaks only before a quote, as in JSON for people.
 _GAP: Final = r"(?:[ \t]|\\{1,8}t){0,32}"
 _BREAK: Final = rf"(?:(?:\s|\\{{1,8}}[nrt]){{1,32}}(?=[bu]?{_QUOTE}))?"
-_BETWEEN: Final = rf"(?: (?:id|key|value|code|string|hash))?(?:{_QUOTE})?(?:\]|\)|%5[Dd])?{_GAP}"
-_BEFORE_PAIR: Final = re.compile(r"[(\[][ \t\r\n]{0,16}[bu]?\\{0,32}[\"']$")
+#: Quotes as HTML and URLs spell them.
+_SPELLED: Final = r"&(?:quot|apos|#0?3[49]|#x2[27]);|%2[27]"
+_SAID: Final = "id|key|value|code|string|hash|phrase|word|provided|given|supplied|received"
+_BETWEEN: Final = rf"(?: (?i:{_SAID})){{0,2}}(?:{_QUOTE}|{_SPELLED})?(?:\]|\)|%5[Dd])?{_GAP}"
+_BEFORE_PAIR: Final = re.compile(r"(?:[(\[]|setattr\([A-Za-z0-9_.]{1,32},)[ \t\r\n]{0,16}[bu]?\\{0,32}[\"']$")
 #: password = 'x', 'password': 'x', ['password'] = 'x', [password] => x, password != 'x'
-_ASSIGNS: Final = re.compile(rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:]|\\{{1,8}}u003[AaDd]){_GAP}{_BREAK}")
+_ASSIGNS: Final = re.compile(
+    rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:]|\\{{1,8}}u003[AaDd]|%(?:25)?3[AaDd]){_GAP}{_BREAK}(?:%20)?"
+)
 #: ('password', 'x'), '--password', 'x'
 _PAIRED: Final = re.compile(rf"{_QUOTE}[ \t]{{0,16}},\s{{0,16}}(?=[bu]?{_QUOTE})")
 _ENDS_PAIR: Final = re.compile(r"$|[)\]\\.…\"'`]|,\s{0,4}(?:\.{3}|…)")
 #: {"name": "password", "value": "x"}, <add name="password" value="x">
 _VALUED: Final = re.compile(
-    rf"{_QUOTE}[ \t]{{0,16}}(?:,\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
+    rf"{_QUOTE}[ \t]{{0,16}}(?:(?:,\s{{0,32}}{_QUOTE}\w{{1,32}}{_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}"
+    rf"{_QUOTE}[\w.\-]{{0,64}}{_QUOTE}){{0,2}},\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
     r"|[ \t](?i:value)[ \t]{0,16}=)[ \t]{0,16}"
 )
 #: invalid password 'x', the password is "x"
 _TOLD: Final = re.compile(rf"[ \t]{{1,16}}(?:(?:is|was|of)[ \t]{{1,16}})?(?={_QUOTE})")
-#: the password is hunter2, as people write: a word with digits in it
+#: the password is hunter2, as people write, or (hunter2): a word with digits in it
 _BLURTED: Final = re.compile(
-    r"[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16})?(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
+    r"[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16}|\()?(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
 )
+#: Of pydantic: the name, and on the next line what is wrong with [type=…, input_value='x', …]
+_REFUSED: Final = re.compile(
+    r"[\w.]{0,64}(?:\r?\n|\\{1,8}n)[ \t]{2}[^\n]{0,200}?\[type=\w{1,64}, input_value="
+)
+#: Password('x'), Secret(name='a', value='x'), user.set_password('x')
+_CALLED: Final = re.compile(rf"\((?=[^()\"'`]{{0,200}}[\"'`])(?!\w{{0,32}}=?[bu]?({_QUOTE})\*{{0,64}}\1\))")
+_CALLS: Final = re.compile(
+    r"(?:password|passwd|passphrase|secret|secret_?(?:str|bytes|value)|token|credentials?|api_?key|cookie)$"
+)
+_ASKS: Final = frozenset({
+    "bad", "build", "create", "expired", "fetch", "find", "generate", "get", "invalid", "issue", "load",
+    "make", "missing", "needs", "no", "read", "requires", "unknown", "wrong",
+})  # fmt: skip
+_IS_TAG: Final = re.compile(r"<(?:[A-Za-z0-9_.\-]{1,32}:)?$")
 #: <password>x</password>, <password kind="y">x</password>
 _TAGGED: Final = re.compile(r"(?:[ \t][^<>]{0,200})?>(?=[^<])")
 #: --password x
@@ -58,8 +88,9 @@ _SPACED: Final = re.compile(r"[ \t]{1,16}(?=[^\s\-])")
 #: Values that hide nothing, and what a mask leaves behind.
 _OPEN: Final = re.compile(
     r"(?:None|null|nil|True|False|true|false|undefined|\*{2,64}|\(\)|\[\]|\{\}|[\[({]\.\.\.[\])}]|\.\.\.)(?![\w*\-])"
+    r"|(?:none|disabled|enabled|required|missing|invalid|expired|str|bytes|int)(?:[ \t]{0,16}[\r\n]|[,)]|$)"
 )
-_OPEN_QUOTED: Final = re.compile(rf"[bBrRuUfF]{{0,2}}({_QUOTE})\*{{0,64}}(?=\1(?!\w)|$)")
+_OPEN_QUOTED: Final = re.compile(rf"[bBrRuUfF]{{0,2}}({_QUOTE})\*{{0,64}}(?=\1(?!\w|\1)|$)")
 _NUMBER: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?(?![\w.])")
 _NAME_END: Final = re.compile(r"[\w\-]*")
 _LINE_HEADERS: Final = frozenset({"authorization", "cookie"})
@@ -70,14 +101,15 @@ _ESCAPES: Final = frozenset("nrt")
 def words_pattern(extra: tuple[str, ...] = ()) -> str:
     """Return what a text has to match, by Python or by RE2, for a secret name to be in it."""
     stems = "|".join([*STEMS, *(r"[\W_]?".join(map(re.escape, words_of(name))) for name in extra)])
-    return rf"(?:(?i:{stems})|(?:^|[^A-Za-z]|\\[nrt])(?i:{'|'.join(SHORT_WORDS)})|[a-z](?:{_CAMEL}))"
+    return rf"(?:(?i:{stems})|(?:^|[^A-Za-z]|\\[nrt])(?i:{'|'.join(_APART)})|[a-z](?:{_CAMEL}))"
 
 
 #: What stands between a name and its value, less exact than the rules have it, and quicker.
 _NAME_REST: Final = r"[^\s\"'`=:,;(){}<>\[\]\\]*"
 _LOOSELY: Final = (
-    r"(?:[=:!,>\"'`\\\])]|[ \t]+(?:(?:id|key|value|code|string|hash|is|was|of)[ \t\"'`\\]*)?[=:!>\"'`\\\-]"
-    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*</)"
+    rf"(?:[=:!,>\"'`\\\])]|[ \t]+(?:(?i:{_SAID}|is|was|of)[ \t\"'`\\]*){{0,2}}[=:!>\"'`\\\-&%]"
+    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*</|\([^()\"'`]*[\"'`]|&(?:quot|apos|#)"
+    r"|%(?:2[27]|(?:25)?3[AaDd]|5[Dd])|[\w.]*\s+[^\n]*input_value=)"
 )
 
 
@@ -86,7 +118,7 @@ def names_pattern(extra: tuple[str, ...] = ()) -> str:
     return rf"{words_pattern(extra)}{_NAME_REST}{_LOOSELY}|--[\w\-]+[ \t]"
 
 
-_SHORT: Final = rf"(?:(?<![A-Za-z])|(?<=\\[nrt])|(?=[A-Z])(?<=[a-z]))(?i:{'|'.join(SHORT_WORDS)})(?![a-z])"
+_SHORT: Final = rf"(?:(?<![A-Za-z])|(?<=\\[nrt])|(?=[A-Z])(?<=[a-z]))(?i:{'|'.join(_APART)})(?![a-z])"
 
 
 class NameRule:
@@ -113,24 +145,27 @@ class NameRule:
         """Return whether a value that is no text yet is secret under this name, or is one by its looks."""
         if isinstance(value, int | float) and is_counting(name):
             return False
-        is_random_key = isinstance(value, str) and name.lower() in BARE_KEYS and looks_random(value)
+        is_random_key = isinstance(value, str) and _is_random(name, value)
         return is_random_key or self.is_secret(name)
 
     def _value(self, text: str, start: int, end: int) -> Finding | None:
         """Return the secret under the name from ``start`` to ``end``, if it is one and has a value."""
         name = text[start:end]
-        is_bare = name.lower() in BARE_KEYS
+        is_bare = name.lower() in BARE_NAMES
         if is_bare:
             name = f"{_word_before(text, start)} {name}"
         is_secret = self.is_secret(name)
         if not is_secret and not is_bare:
             return None
+        called = _CALLED.match(text, end)
+        if called is not None:
+            return _call(text, end, words_of(name))
         assigns = _ASSIGNS.match(text, end)
         at = _unassigned(text, start, end) if assigns is None else assigns.end()
         if at < 0 or text.startswith((":", "//"), at) or _is_open(text, at):
             return None
         if not is_secret:
-            return _random_key(text, at)
+            return _random_key(text, at, text[start:end])
         if assigns is None:
             return Finding("name", *value_span(text, at))
         is_count = is_counting(name) and _NUMBER.match(text, at)
@@ -149,11 +184,31 @@ def _assigned(text: str, start: int, assigns: re.Match[str], words: list[str]) -
     return Finding("name", *value_span(text, at, is_whole_line=bool(is_line)))
 
 
-def _random_key(text: str, at: int) -> Finding | None:
+def _call(text: str, at: int, words: list[str]) -> Finding | None:
+    """Return what is between the brackets that open at ``at``, if what is called is given a secret."""
+    if words[0] in _ASKS or not _CALLS.search("_".join(words)):
+        return None
+    _, end = value_span(text, at)
+    return Finding("name", at + 1, end - text.startswith(")", end - 1))
+
+
+def _random_key(text: str, at: int, name: str) -> Finding | None:
     """Return the value of a name that may be any key, if it looks like one that opens something."""
     first, last = value_span(text[at : at + 256], 0)
-    is_random = looks_random(text[at + first : at + last])
+    is_random = _is_random(name, text[at + first : at + last])
     return Finding("name", at + first, at + last) if is_random else None
+
+
+_TWILIO: Final = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+
+
+def _is_random(name: str, value: str) -> bool:
+    """Return whether a value opens something by its looks, under a name that may mean anything."""
+    name = name.lower()
+    if name not in BARE_NAMES or not looks_random(value):
+        return False
+    # Codes of articles and vouchers are in capitals; what Twilio calls a sid is no secret.
+    return not (value.isupper() or value.islower()) if name == "code" else not _TWILIO.fullmatch(value)
 
 
 def _name_span(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
@@ -163,22 +218,30 @@ def _name_span(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
     if start and text[start - 1] == "\\" and text[start] in _ESCAPES:
         # The n of a line break in a repr is no part of the name after it.
         start += 1
+    elif start > 0 and text[start - 1] == "%" and re.match("[0-9A-Fa-f]{2}", text[start : start + 2]):
+        start += 2
     matched = _NAME_END.match(text, end)
     assert matched is not None  # noqa: S101 - it matches anything
     return start, matched.end()
 
 
+_WORDS_BEFORE: Final = CODE_OF | {"api", "access", "secret", "private", "account"}
+
+
 def _word_before(text: str, start: int) -> str:
-    """Return the word before a name, as in ``API key``."""
+    """Return the word before a name, as in ``API key`` and ``login code``."""
     words = words_of(text[max(0, start - 24) : start]) if start and text[start - 1] in " \t" else []
-    return words[-1] if words and words[-1] in ("api", "access", "secret", "private", "account") else ""
+    return words[-1] if words and words[-1] in _WORDS_BEFORE else ""
 
 
 def _unassigned(text: str, start: int, end: int) -> int:
     """Return where the value of a name begins that has no sign before it, or -1 if it has none."""
-    before = text[max(0, start - 48) : start]
+    before = text[max(0, start - 64) : start]
     is_option = text.startswith("--", start)
-    found = _VALUED.match(text, end) or _TOLD.match(text, end) or _BLURTED.match(text, end)
+    found = _VALUED.match(text, end) or _REFUSED.match(text, end)
+    # Parsers say of what they read: unexpected token '<'.
+    if found is None and not before.lower().endswith("unexpected "):
+        found = _TOLD.match(text, end) or _BLURTED.match(text, end)
     if found is None and (is_option or _BEFORE_PAIR.search(before)):
         found = _PAIRED.match(text, end)
         if found is not None and not is_option:
@@ -187,7 +250,7 @@ def _unassigned(text: str, start: int, end: int) -> int:
             found = found if first == last or _ENDS_PAIR.match(text, last + 1) else None
     if found is None and is_option:
         found = _SPACED.match(text, end)
-    if found is None and before.endswith("<"):
+    if found is None and _IS_TAG.search(before):
         found = _TAGGED.match(text, end)
     return -1 if found is None else found.end()
 
@@ -225,6 +288,9 @@ _PLACE: Final = re.compile(r"(?:\[[^\]]{0,64}\]|[^/?#:@\[\]]{1,253})(?::\d{0,5})
 _CUT: Final = re.compile(r"(?:\.{3}|…)")
 _IS_QUERY_PAIR: Final = re.compile(r"[?&;#](?P<key>[^?&;#=]{1,64})=(?P<value>[^&#]*)")
 _QUERY_KEYS: Final = frozenset({"key", "code", "sig", "sas", "hmac", "access"})
+_STATUS: Final = re.compile(r"\d{1,4}")
+#: A key for a user, as GitHub, Bitbucket and Stripe take it.
+_KEY_AS_USER: Final = re.compile(r"(?P<user>[^:/?#@]{1,256}):(?P<rest>(?:x-oauth-basic|x-token-auth|)@)?")
 #: What a URL has to look like for a secret to be in it.
 URL_PATTERN: Final = r"://\S*[@?]|://[^\s/]*:"
 
@@ -269,11 +335,15 @@ def _secrets_of(url: str, is_secret: Callable[[str], bool], *, is_cut: bool) -> 
     web = _WEB.match(url)
     place = url.index("://") + 3
     if "@" in url[place:] and web is None:
-        return url_secrets(url)
+        found = [(first, last) for first, last in url_secrets(url) if url[first:last] != "git"]
+        login = _KEY_AS_USER.match(url, place)
+        if login is not None and (login["rest"] or looks_random(login["user"])):
+            found.append(login.span("user"))
+        return found
     found = [
         pair.span("value")
         for pair in _IS_QUERY_PAIR.finditer(url, place)
-        if is_secret(unquote(pair["key"])) or unquote(pair["key"]).lower() in _QUERY_KEYS
+        if _is_secret_pair(unquote(pair["key"]), pair["value"], is_secret)
     ]
     host = _PLACE.match(url, place)
     is_login = host is None and ":" in url[place:] and not url.startswith(("/", ":/"), place)
@@ -285,9 +355,33 @@ def _secrets_of(url: str, is_secret: Callable[[str], bool], *, is_cut: bool) -> 
     return found
 
 
+def _is_secret_pair(key: str, value: str, is_secret: Callable[[str], bool]) -> bool:
+    if is_secret(key) or _is_random(key, value):
+        return True
+    return key.lower() in _QUERY_KEYS and not _STATUS.fullmatch(value)
+
+
+# -- what stands before its name
+
+#: What has to be in a text for it.
+DUPLICATE: Final = "Duplicate entry "
+#: MySQL: Duplicate entry 'x' for key 'users.api_token'
+_DUPLICATE: Final = re.compile(
+    rf"{DUPLICATE}{_QUOTE}(?P<value>[^\n]{{1,512}}?){_QUOTE} for key {_QUOTE}(?P<name>[\w.\-]{{1,128}})"
+)
+
+
+def _duplicates(text: str, is_secret: Callable[[str], bool]) -> Iterator[Finding]:
+    for found in _DUPLICATE.finditer(text):
+        if is_secret(found["name"]):
+            yield Finding("name", *found.span("value"))
+
+
 def find(text: str, names: NameRule) -> list[Finding]:
     """Return all that is secret in a text, in order. What two rules find is there twice."""
     found = [*names(text), *_urls(names.is_secret)(text)] if "://" in text else list(names(text))
+    if DUPLICATE in text:
+        found += _duplicates(text, names.is_secret)
     for shape in SHAPES:
         found += [Finding(shape.rule, start, end) for start, end in shape.find(text)]
     found = [each for each in found if each.start < each.end and text[each.start : each.end] != MASK]

@@ -9,6 +9,8 @@ arguments of tasks that would cost too much, so names are read word by word here
   ``shipping``.
 - A ``key`` is secret by the word before it, unless that is known to be harmless: ``stripe_key`` is,
   ``routing_key`` is not. A ``key`` alone is secret if its value looks random.
+- A ``code`` is secret by the word before it: ``verification_code`` is, ``postal_code`` is not. A ``sid``, a
+  ``ticket`` or a ``code`` alone is secret if its value looks random.
 - What a name ends with may say that it only tells *of* a secret: ``token_count``, ``password_field``,
   ``TokenExpired``.
 """
@@ -20,7 +22,16 @@ from typing import Final
 
 from celeriac.masking import SECRET_WORDS
 
-__all__ = ["BARE_KEYS", "SHORT_WORDS", "STEMS", "SecretNames", "is_counting", "words_of"]
+__all__ = [
+    "BARE_KEYS",
+    "BARE_NAMES",
+    "CODE_OF",
+    "SHORT_WORDS",
+    "STEMS",
+    "SecretNames",
+    "is_counting",
+    "words_of",
+]
 
 #: Words that are too short to be looked for within others.
 SHORT_WORDS: Final = (
@@ -28,15 +39,24 @@ SHORT_WORDS: Final = (
     *("sig", "bearer"),
 )
 #: What a text has to hold, in whatever case, to have a secret name in it that is none of the short words.
-STEMS: Final = tuple(word for word in SECRET_WORDS if word not in SHORT_WORDS)
-#: Names that are secret if their value looks random.
+STEMS: Final = (
+    *(word for word in SECRET_WORDS if word not in SHORT_WORDS),
+    r"conn(?:ection)?[_\- ]?str",
+)
 BARE_KEYS: Final = frozenset({"key", "keys"})
+#: Names that are secret if their value looks random.
+BARE_NAMES: Final = BARE_KEYS | {"sid", "ticket", "code"}
+#: Words before ``code`` that say it opens something.
+CODE_OF: Final = frozenset({
+    "access", "activation", "auth", "backup", "fa", "invite", "login", "mfa", "recovery", "reset",
+    "security", "sms", "verification",
+})  # fmt: skip
 
 _WORD: Final = re.compile(r"[A-Z]{1,64}(?![a-z])|[A-Z]?[^\W\d_A-Z]{1,64}|\d{1,64}")
 _SURE: Final = re.compile(
     r"passw|passphrase|passcode|passkey|passwd|pwd|secret(?!ar)|token(?!i[sz])|credential|cookie|signature"
-    r"|apikey|^auth(?:ori[sz]ation|entication)$|(?:^|\D)dsn$|auth$|^oauth|^session$|^sessions$|sess(?:ion)?id$"
-    r"|session$|(?<!by)(?<!com)(?<!sur)(?<!tres)(?<!under)(?<!over)pass$"
+    r"|apikey|^auth(?:ori[sz]ation|entication)$|(?:^|\D)dsn$|(?<!send)auth$|^oauth|^session$|^sessions$|sess(?:ion)?id$"
+    r"|conn(?:ection)?str(?:ing)?s?$|session$|(?<!by)(?<!com)(?<!sur)(?<!tres)(?<!under)(?<!over)pass$"
 )
 #: Words that end in key and are no keys.
 _NO_KEYS: Final = frozenset({"donkey", "hockey", "hotkey", "jockey", "lackey", "monkey", "turkey", "whiskey"})
@@ -98,11 +118,21 @@ class SecretNames:
             return True
         if not words or words[-1] in _TELLS_OF:
             return False
-        return any(word in SHORT_WORDS or _SURE.search(word) for word in words) or _is_key(words)
+        if any(word in SHORT_WORDS or _SURE.search(word) for word in words):
+            return True
+        return _is_key(words) or _is_pair(words)
 
     def _is_extra(self, words: list[str]) -> bool:
         joined = f"_{'_'.join(words)}_"
         return any(each in joined for each in self._extra) or "".join(words) in self._squashed
+
+
+def _is_pair(words: list[str]) -> bool:
+    """Return whether the last two words say together what neither says alone."""
+    before, last = words[-2:] if len(words) > 1 else ("", words[-1])
+    if last in ("code", "codes"):
+        return before in CODE_OF
+    return before in ("conn", "connection") and last in ("str", "string", "strings")
 
 
 def _is_key(words: list[str]) -> bool:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from celeriac.core.secret_value import value_span
+
 __all__ = ["LONG_PATTERN", "SHAPES", "SHAPE_PATTERN", "Shape", "looks_random"]
 
 Spans = Iterable[tuple[int, int]]
@@ -27,7 +29,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}
 
 def looks_random(text: str) -> bool:
     """Return whether a text can be a key by its looks: long, letters and digits in turns, and no path."""
-    if not 16 <= len(text) <= 200 or not re.fullmatch(r"[\w+/=.~\-]+", text) or _UUID.fullmatch(text):
+    if not 16 <= len(text) <= 200 or not re.fullmatch(r"[\w+/=.~%\-]+", text) or _UUID.fullmatch(text):
         return False
     return text.count("/") + text.count(".") <= 3 and len(_TRANSITIONS.findall(text)) >= max(
         6, len(text) // 3
@@ -45,35 +47,44 @@ _KINDS: Final = (
     # GitHub, GitLab
     ("gh[oprsu]_|github_pat_", r"\w{6,}"),
     ("gl(?:pat|dt|rt|cbt|ptt|ft|soat)-", r"[\w\-]{6,}"),
-    # Slack, Discord
-    ("xox[abceoprs]-|xapp-", r"[\w\-]{6,}"),
+    # Slack, Discord, Teams, Zapier, Telegram
+    ("xox[abcdeoprs]-|xapp-", r"[\w\-]{6,}"),
+    (r"webhook\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/", r"[\w/@\-]{6,}"),
+    ("bot[0-9]{8,10}:", r"[\w\-]{20,}"),
     (r"hooks\.slack\.com/(?:services|workflows)/|api/webhooks/", r"[\w/\-]{6,}"),
     # Stripe, Square, Shopify
     ("(?:sk|rk|pk)_(?:live|test)_|whsec_|sq0[a-z]{3}-|shp(?:at|ca|pa|ss)_", r"[\w+/=\-]{6,}"),
     # Google
     (r"AIza|ya29\.|GOCSPX-|1//0", r"[\w.\-]{6,}"),
-    # Models: OpenAI, Anthropic, Hugging Face, Replicate
-    ("sk-", r"[\w\-]{16,}"),
+    # Models: OpenAI, Anthropic, Groq, xAI, Perplexity, NVIDIA, LangSmith, Hugging Face, Replicate
+    ("sk-|gsk_|xai-|pplx-|nvapi-|lsv2_[ps][tk]_", r"[\w\-]{16,}"),
     ("hf_|r8_", "[A-Za-z0-9]{6,}"),
     # Mail and messages: SendGrid, Mailgun, Brevo, Twilio
     (r"SG\.", r"[\w\-]{6,}(?:\.[\w\-]*)?"),
     ("key-|SK", "[0-9a-f]{32}"),
     ("xkeysib-", r"[\w\-]{6,}"),
-    # Packages: npm, PyPI, Docker
-    ("npm_|pypi-|dckr_pat_", r"[\w\-]{6,}"),
-    # Clouds: DigitalOcean, Vault, Databricks, Doppler, Heroku
+    # Packages: npm, PyPI, RubyGems, Docker
+    ("npm_|pypi-|rubygems_|dckr_pat_", r"[\w\-]{6,}"),
+    # Clouds: DigitalOcean, Vault, Databricks, Doppler, Heroku, PlanetScale, Pulumi, Supabase, Tailscale
     (r"do[opr]_v1_|hv[sbr]\.|dapi|dp\.(?:pt|st|ct|sa)\.|HRKU-", r"[\w\-]{20,}"),
+    (r"pscale_(?:pw|tkn|oauth)_|pul-|sbp_|tskey-(?:auth|api)-", r"[\w\-]{20,}"),
     # Fernet
     ("gAAAAA", r"[\w=\-]{6,}"),
+    # Typeform, Figma, Postman, CircleCI, Buildkite, Facebook and Square, Notion
+    ("tfp_|figd_|PMAK-|CCIPAT_|bk[uc]a_", r"[\w\-]{20,}"),
+    ("EAA[A-Za-z]", r"[\w\-]{40,}"),
+    ("secret_", "[A-Za-z0-9]{40,}"),
     # Others: Atlassian, Notion, New Relic, Sentry, Grafana, Linear, age
     ("ATATT3|ntn_|NRAK-|sntr[yu]s_|gl(?:sa|c)_|lin_api_|AGE-SECRET-KEY-1", r"[\w=+/\-]{6,}"),
 )
-#: Those that begin as anything may, by what is in their middle: Telegram, Mailchimp, Terraform, Azure.
+#: Those that begin as anything may, by what is in their middle: Telegram, Mailchimp, Terraform, Azure,
+#: Airtable.
 _ODD: Final = (
     (r"[0-9]{8,10}:AA[\w\-]{6,}", "[0-9]:AA"),
     (r"[0-9a-f]{32}-us[0-9]{1,2}", "[0-9a-f]-us[0-9]"),
     (r"[A-Za-z0-9]{14}\.atlasv1\.[\w\-]{6,}", "atlasv1"),
     (r"[\w~.]{3}[0-9]Q~[\w~.\-]{20,}", "[0-9]Q~"),
+    (r"pat[A-Za-z0-9]{14}\.[0-9a-f]{40,}", r"pat[A-Za-z0-9]+\.[0-9a-f]"),
 )
 _STARTS: Final = "|".join(start for start, _ in _KINDS)
 _TOKEN: Final = "|".join(
@@ -124,15 +135,41 @@ def _credentials(text: str) -> Iterator[tuple[int, int]]:
 # -- logins without a scheme: user:password@host:5432/name, user:password@tcp(host), -u user:password; SQL
 
 _LOGIN: Final = (
-    r"[:/][^\s:@/'\"]+@[A-Za-z0-9_.\-]+[:/(]|(?:-u|--user)[ \t=\\\"',]+[A-Za-z0-9_.@+\-]+:|(?i:identified by)"
+    r"[:/][^\s:@/'\"]+@/{0,2}[A-Za-z0-9_.\-]+[:/(]"
+    r"|(?:-u|--user)[ \t=\\\"',]+[A-Za-z0-9_.@+\-]+:|(?i:identified by)"
+    # With escapes of JSON or of URLs
+    r"|%3[Aa]%2[Ff]%2[Ff]|:\\+/"
+    r"|[( ]AUTH |sshpass|redis-cli|(?:mysql|mariadb|login)[^\n]*-p|[?&]code=|code=[^\s&]+&"
+    r"|/[A-Za-z0-9_\-]*(?i:passw|reset|token|verify|activate|invite|magic)[A-Za-z0-9_\-]*/[A-Za-z0-9_.=~/\-]{16}"
 )
 _LOGINS: Final = re.compile(
     r"[A-Za-z0-9_.+\-]:(?P<a>[^\s:@/'\"]{1,128})@(?!sha\d)"
     r"(?:[A-Za-z0-9_.\-]{1,253}(?::[0-9]{2,5}|/)|(?:tcp|unix)\()"
-    r"|(?<=\w)/(?P<b>[^\s/@'\"]{1,128})@[A-Za-z0-9_.\-]{1,253}:[0-9]{2,5}/"
+    r"|(?<=\w)/(?P<b>[^\s/@'\"]{1,128})@(?://)?[A-Za-z0-9_.\-]{1,253}:[0-9]{2,5}[:/]"
     r"|(?<![\w\-])(?:-u|--user)(?:[ \t=]|\\{0,8}[\"'],)[ \t]{0,8}\\{0,8}[\"']?"
     r"[A-Za-z0-9_.@+\-]{1,64}:(?P<c>[^\s\"'\\]+)"
     r"|(?i:identified by)[ \t]{1,8}\\{0,8}[\"'](?P<d>[^\"'\\]+)"
+    # https%3A%2F%2Fuser%3Apassword%40host, https:\/\/user:password@host
+    r"|(?i:%3a%2f%2f)[A-Za-z0-9_.\-]{0,64}%3[Aa](?P<e>[^\s'\"@/&]{1,128}?)%40"
+    r"|:(?:\\{1,8}/){2}[A-Za-z0-9_.+\-]{0,64}:(?P<f>[^\s'\"@\\]{1,128})@"
+    # Redis, as its errors quote commands: (AUTH bob x) and (HELLO 3 AUTH bob x)
+    r"|(?:\((?:HELLO [23] )?|HELLO [23] )AUTH (?P<g>[^)\n]{1,256})"
+    # OAuth, in a form or in a URL without its beginning
+    r"|(?:[?&]code=|(?<![A-Za-z0-9_\-])code=(?=[^\s&'\"]{12,256}&))(?P<h>[^\s&'\"\\]{12,256})"
+)
+_SEPARATED: Final = r"(?:[ \t]{1,8}|\\{0,8}[\"'][ \t]{0,4},[ \t]{0,8})"
+_OPTION: Final = r"[^\n]{0,200}?[ \t\"']"
+#: Commands that are given a password by an option that says nothing.
+_COMMANDS: Final = re.compile(
+    rf"(?<![A-Za-z0-9_\-])(?:sshpass{_SEPARATED}[\"']?-p(?:{_SEPARATED})?"
+    rf"|(?:mysql|mariadb)[a-z_\-]{{0,16}}(?![A-Za-z0-9_:/]){_OPTION}-p(?=[^\s\"'\-\\,])"
+    rf"|redis-cli{_OPTION}-a{_SEPARATED}"
+    rf"|(?:docker|podman|helm){_SEPARATED}(?:[\"']?registry{_SEPARATED})?[\"']?login{_OPTION}-p{_SEPARATED})"
+)
+#: /password/reset/MQ/x: who has the link has what it opens.
+_LINKS: Final = re.compile(
+    r"/[A-Za-z0-9_\-]{0,32}(?i:passw|reset|token|verify|activate|invite|magic)[A-Za-z0-9_\-]{0,32}/"
+    r"(?:[A-Za-z0-9_=\-]{1,15}/){0,2}(?P<key>[A-Za-z0-9_.=~\-]{16,200})"
 )
 
 
@@ -141,20 +178,36 @@ def _logins(text: str) -> Iterator[tuple[int, int]]:
         kind = found.lastgroup
         if kind is not None and not found[kind].startswith("*"):
             yield found.span(kind)
+    for command in _COMMANDS.finditer(text):
+        yield value_span(text, command.end())
+    for link in _LINKS.finditer(text):
+        if looks_random(link["key"]):
+            yield link.span("key")
 
 
-# -- PEM
+# -- PEM, keys of SSH and PuTTY, JWK
 
-_PEM: Final = "-----BEGIN "
+_PEM: Final = "---- ?BEGIN |Private-Lines:|kty"
+_BEGIN: Final = re.compile(r"-?----(?P<gap> ?)BEGIN |(?P<putty>Private-Lines:)")
+_JWK: Final = re.compile(
+    r"[\"'](?:d|k|p|q|dp|dq|qi)\\{0,8}[\"'][ \t]{0,4}:[ \t]{0,4}\\{0,8}[\"'](?P<key>[A-Za-z0-9_\-]{16,})"
+)
 
 
 def _pem(text: str) -> Iterator[tuple[int, int]]:
     at = 0
-    while (start := text.find(_PEM, at)) >= 0:
-        end = text.find("-----END ", start)
-        closing = -1 if end < 0 else text.find("-----", end + 9, end + 80)
-        at = len(text) if closing < 0 else closing + 5
+    while (begin := _BEGIN.search(text, at)) is not None:
+        start = begin.start()
+        if begin["putty"]:
+            end = text.find("Private-MAC:", start)
+            at = len(text) if end < 0 else end
+        else:
+            end = text.find(f"----{begin['gap']}END ", begin.end())
+            closing = -1 if end < 0 else text.find("----", end + 8, end + 80)
+            at = len(text) if closing < 0 else closing + 4 + text.startswith("-", closing + 4)
         yield start, at
+    if "kty" in text:
+        yield from (found.span("key") for found in _JWK.finditer(text))
 
 
 # -- cards

@@ -25,6 +25,8 @@ _ENDS_CLOSED: Final = re.compile(r"[)\]}>'\"`](?:[\s)\]}>'\"`,.:;\\]|$)")
 _ENDS_TAG: Final = re.compile(r"<(?:/|[A-Za-z]|$)")
 _ESCAPED_BREAK: Final = re.compile(r"\\[nrt'\"`]")
 _LINE: Final = re.compile(r"[\r\n\u2028\u2029]|\\[nr]")
+#: A quote as HTML and URLs spell it.
+_SPELLED: Final = re.compile(r"&(?:quot|apos|#0?3[49]|#x2[27]);|%2[27]")
 _SCHEME: Final = re.compile(r"(?:Basic|Bearer|Digest|Negotiate|Token|ApiKey)[ \t]{1,8}(?=\S)", re.IGNORECASE)
 _ASSIGNED: Final = re.compile(r"[ \t]{0,16}=[ \t]{0,16}(?=[^\s=])")
 
@@ -111,10 +113,16 @@ def value_span(text: str, at: int, *, is_whole_line: bool = False) -> tuple[int,
     opening = _OPENING.match(text, at)
     if opening is not None:
         mark, slashes, start = opening["mark"], len(opening["slashes"]), opening.end()
-        if not slashes and text.startswith(mark * 2, start):
-            end = text.find(mark * 3, start + 2)
-            return start + 2, len(text) if end < 0 else end
+        quote = text[start - slashes - 1 : start]
+        if text.startswith(quote * 2, start):
+            start += 2 * len(quote)
+            end = text.find(quote * 3, start)
+            return start, len(text) if end < 0 else end
         return start, quoted_end(text, start, mark, slashes)
+    spelled = _SPELLED.match(text, at)
+    if spelled is not None:
+        end = text.find(spelled[0], spelled.end())
+        return spelled.end(), len(text) if end < 0 else end
     call = _CALL.match(text, at)
     bracket = at if call is None else call.end()
     if bracket < len(text) and text[bracket] in "([{<":

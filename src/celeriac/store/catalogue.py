@@ -27,6 +27,7 @@ __all__ = [
     "catalogue_of",
     "hour_at",
     "mark",
+    "marked",
     "span_of",
     "spool_of",
 ]
@@ -127,6 +128,11 @@ def mark(place: Place, spans: Iterable[Span], outcome: Outcome) -> None:
             place.write(_mark_name(span, outcome), b"")
     for span in sorted(known.keys() - set(joined)):
         place.remove(known[span])
+
+
+def marked(place: Place) -> list[Span]:
+    """Return the numbers that retention removed or thinned out."""
+    return [span for _, span, _ in _marks_in(place)]
 
 
 def _listed(place: Place, spool: Path | None) -> Catalogue:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from celeriac.errors import CallerError
 from celeriac.store.columns import SCHEMA
 from celeriac.store.event_log import EventLog, Progress
+from celeriac.store.segment import PARQUET
 
 __all__ = ["FORMATS", "Format", "export"]
 
@@ -131,7 +132,7 @@ class _Outlet(RawIOBase):
 
 def _parquet(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     outlet = _Outlet()
-    with pq.ParquetWriter(outlet, SCHEMA, compression="zstd", write_page_checksum=True) as writer:
+    with pq.ParquetWriter(outlet, SCHEMA, **PARQUET) as writer:
         waiting: list[pa.RecordBatch] = []
         for batch in batches:
             waiting.append(batch)

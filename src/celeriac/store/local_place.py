@@ -90,8 +90,21 @@ class LocalPlace:
     def write(self, name: str, content: "bytes | memoryview | pa.Buffer") -> None:
         """Make or replace a file: a draft, on the disk, which then takes its name, on the disk."""
         parts = parts_of(name)
+        with self._told(name, "written"):
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    self._write(parts, content)
+                    break
+                except FileNotFoundError:  # another writer has tidied up
+                    if not tries_left:
+                        raise
+            # Nothing but what was asked for is left; drafts of others keep their folder.
+            with suppress(OSError), self._within([]) as folder:
+                os.rmdir(_DRAFTS, dir_fd=folder)
+
+    def _write(self, parts: list[str], content: "bytes | memoryview | pa.Buffer") -> None:
         draft = f"{secrets.token_hex(8)}.new"
-        with self._told(name, "written"), self._within([_DRAFTS], is_made=True) as drafts:
+        with self._within([_DRAFTS], is_made=True) as drafts:
             _sweep(drafts)
             try:
                 write_new(draft, content, within=drafts, at=self._at)

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from celeriac.store.catalogue import marked
 from celeriac.store.place import Place
 from celeriac.store.sealing import Task, cut_tail, set_damage_aside
 from celeriac.store.segment import segments_in
@@ -55,6 +56,8 @@ def _mended(scanned: Scanned, spool: Spool, place: Place) -> tuple[str, ...]:
 
 
 def _after_all_segments(place: Place, recorder: str) -> int:
-    """Return the first number that no segment has: somebody removed the write-ahead files."""
-    ours = [each.last + 1 for each in segments_in(place) if each.recorder == recorder]
-    return max(ours, default=_FIRST)
+    """Return the first number that was never given: somebody removed the write-ahead files."""
+    sealed = [each.last + 1 for each in segments_in(place) if each.recorder == recorder]
+    # Retention may have removed the last of them.
+    removed = [span.last + 1 for span in marked(place) if span.recorder == recorder]
+    return max([*sealed, *removed], default=_FIRST)

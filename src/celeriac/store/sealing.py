@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from celeriac.errors import DiskError
 from celeriac.store.disk import FLAGS, At, failed
 from celeriac.store.place import Place
-from celeriac.store.segment import Damaged, Segment, read_segment, segments_in, write_segment
+from celeriac.store.segment import Damaged, Segment, TooNew, read_segment, segments_in, write_segment
 from celeriac.store.write_ahead_scan import Region, Scanned, read_whole, scan
 
 __all__ = ["Sealing", "Task", "cut_tail", "set_damage_aside"]
@@ -58,7 +58,7 @@ class Sealing:
             # What another run left was looked at when this one began.
             for sentence in set_damage_aside(self._place, self._name, scanned):
                 self._report(sentence)
-        if scanned.rows and not (task.is_left and self._is_sealed(scanned)):
+        if scanned.rows and not (task.is_left and self._is_sealed(scanned, task.last)):
             write_segment(
                 self._place,
                 scanned.batches,
@@ -74,16 +74,21 @@ class Sealing:
         except OSError as error:
             raise failed(f"{task.path}, which is sealed, cannot be removed", error) from None
 
-    def _is_sealed(self, scanned: Scanned) -> bool:
-        """Say whether a segment has these events. One that cannot be read is set aside."""
+    def _is_sealed(self, scanned: Scanned, last: int) -> bool:
+        """Say whether a segment has these events. One that is damaged is set aside."""
         if self._earlier is None:
             # Of years of segments, those that matter are a few.
             self._earlier = [each for each in segments_in(self._place) if each.last >= self._oldest]
         for segment in self._earlier:
-            if segment.recorder != scanned.recorder or not segment.first <= scanned.first <= segment.last:
+            if (
+                segment.recorder != scanned.recorder
+                or not segment.first <= scanned.first <= last <= segment.last
+            ):
                 continue
             try:
                 read_segment(self._place, segment)
+            except TooNew:
+                return True  # it is as it was written, by a later Celeriac
             except Damaged as error:
                 # Here are the same events once more.
                 self._place.set_aside(segment.path)

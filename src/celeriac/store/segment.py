@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from math import ceil, floor, isnan
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -21,7 +21,17 @@ from celeriac.errors import CallerError, DiskError
 from celeriac.store.columns import SCHEMA, VERSION
 from celeriac.store.place import Place
 
-__all__ = ["EVENTS", "Damaged", "Segment", "TooNew", "live", "read_segment", "segments_in", "write_segment"]
+__all__ = [
+    "EVENTS",
+    "PARQUET",
+    "Damaged",
+    "Segment",
+    "TooNew",
+    "live",
+    "read_segment",
+    "segments_in",
+    "write_segment",
+]
 
 #: The folder of all segments.
 EVENTS: Final = "events"
@@ -40,6 +50,13 @@ _TEXTS: Final = [field.name for field in SCHEMA if pa.types.is_string(field.type
 _ENCODINGS: Final = {
     **dict.fromkeys(("timestamp", "received_at", "runtime"), "BYTE_STREAM_SPLIT"),
     **dict.fromkeys(("sequence", "clock", "processed"), "DELTA_BINARY_PACKED"),
+}
+#: How rows are written: without these a file is several times as large.
+PARQUET: Final[dict[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": _TEXTS,
+    "column_encoding": _ENCODINGS,
+    "write_page_checksum": True,
 }
 
 
@@ -174,10 +191,7 @@ def _encoded(table: pa.Table, told: dict[str, object]) -> pa.Buffer:
         table.replace_schema_metadata(metadata),
         sink,
         row_group_size=_GROUP_ROWS,
-        compression="zstd",
-        use_dictionary=_TEXTS,
-        column_encoding=_ENCODINGS,
-        write_page_checksum=True,
+        **PARQUET,
     )
     return sink.getvalue()
 

@@ -431,6 +431,7 @@ def test_what_a_crash_left_is_swept_when_it_is_old_and_what_is_under_way_stays(
     local: LocalPlace, root: Path
 ) -> None:
     local.write("events/a", b"")
+    (root / ".new").mkdir()
     for draft, age in (("old.new", 3700), ("young.new", 60)):
         path = root / ".new" / draft
         path.write_bytes(b"half")
@@ -440,6 +441,18 @@ def test_what_a_crash_left_is_swept_when_it_is_old_and_what_is_under_way_stays(
 
     assert local.names("") == ["events/a", "events/b"]
     assert files(root) == {".new/young.new", "events/a", "events/b"}
+
+
+def test_a_write_leaves_nothing_but_the_file_and_many_at_once_do_not_hinder_each_other(
+    local: LocalPlace, root: Path
+) -> None:
+    names = [f"events/{number}" for number in range(200)]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: local.write(name, b"x"), names))
+
+    assert files(root) == {*names}
+    assert not (root / ".new").exists()
 
 
 def test_the_points_of_a_write_are_told_in_order(root: Path) -> None:

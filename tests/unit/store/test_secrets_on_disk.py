@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from celeriac import Celeriac, MemoryBroker, State
 from celeriac.model.events import Event
 from celeriac.store.database_camera import DatabaseCamera
-from celeriac.store.export import export
+from celeriac.store.export import Format, export
 from celeriac.store.parquet_camera import ParquetCamera
 from celeriac.store.write_ahead_scan import scan
 from tests.secrets_corpus import SECRETS, as_event
@@ -52,7 +52,7 @@ def segments(folder: Path) -> list[bytes]:
     return [repr(pq.read_table(path).to_pylist()).encode() for path in folder.rglob("*.parquet")]
 
 
-def exported(form: str) -> Callable[[Path], list[bytes]]:
+def exported(form: Format) -> Callable[[Path], list[bytes]]:
     def write(folder: Path) -> list[bytes]:
         write_ahead(folder)
         log = Celeriac(MemoryBroker(), log_url=str(folder), environ={}).history.log()
