@@ -38,19 +38,19 @@ class Finding(NamedTuple):
 
 _QUOTE: Final = r"\\{0,32}[\"'`]"
 #: Those that are looked for as words of their own.
-_APART: Final = (*SHORT_WORDS, "sid", "ticket", "code")
-_CAMEL: Final = "|".join(word.capitalize() for word in _APART)
+_APART: Final = (*SHORT_WORDS, "sid", "ticket", "code", "codes", "pat")
+_CAMEL: Final = "|".join(f"{word.capitalize()}|{word.upper()}" for word in _APART)
 #: Blanks, and tabs as reprs spell them; a line breaks only before a quote, as in JSON for people.
-_GAP: Final = r"(?:[ \t]|\\{1,8}t){0,32}"
+_GAP: Final = r"(?:[ \t\u00a0]|\\{1,8}t){0,32}"
 _BREAK: Final = rf"(?:(?:\s|\\{{1,8}}[nrt]){{1,32}}(?=[bu]?{_QUOTE}))?"
 #: Quotes as HTML and URLs spell them.
 _SPELLED: Final = r"&(?:quot|apos|#0?3[49]|#x2[27]);|%2[27]"
 _SAID: Final = "id|key|value|code|string|hash|phrase|word|provided|given|supplied|received"
-_BETWEEN: Final = rf"(?: (?i:{_SAID})){{0,2}}(?:{_QUOTE}|{_SPELLED})?(?:\]|\)|%5[Dd])?{_GAP}"
+_BETWEEN: Final = rf"(?: (?i:{_SAID})){{0,2}}(?:{_QUOTE}|{_SPELLED}|[“”])?(?:\]|\)|%5[Dd])?{_GAP}"
 _BEFORE_PAIR: Final = re.compile(r"(?:[(\[]|setattr\([A-Za-z0-9_.]{1,32},)[ \t\r\n]{0,16}[bu]?\\{0,32}[\"']$")
 #: password = 'x', 'password': 'x', ['password'] = 'x', [password] => x, password != 'x'
 _ASSIGNS: Final = re.compile(
-    rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:]|\\{{1,8}}u003[AaDd]|%(?:25)?3[AaDd]){_GAP}{_BREAK}(?:%20)?"
+    rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:：＝]|\\{{1,8}}u003[AaDd]|%(?:25)?3[AaDd]){_GAP}{_BREAK}(?:%20)?"
 )
 #: ('password', 'x'), '--password', 'x'
 _PAIRED: Final = re.compile(rf"{_QUOTE}[ \t]{{0,16}},\s{{0,16}}(?=[bu]?{_QUOTE})")
@@ -58,17 +58,20 @@ _ENDS_PAIR: Final = re.compile(r"$|[)\]\\.…\"'`]|,\s{0,4}(?:\.{3}|…)")
 #: {"name": "password", "value": "x"}, <add name="password" value="x">
 _VALUED: Final = re.compile(
     rf"{_QUOTE}[ \t]{{0,16}}(?:(?:,\s{{0,32}}{_QUOTE}\w{{1,32}}{_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}"
-    rf"{_QUOTE}[\w.\-]{{0,64}}{_QUOTE}){{0,2}},\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
+    rf"(?:{_QUOTE}[\w.\-]{{0,64}}{_QUOTE}|\w{{1,32}})){{0,2}},\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
     r"|[ \t](?i:value)[ \t]{0,16}=)[ \t]{0,16}"
+    r"|(?:,|\r?\n|\\{1,8}n)[ \t]{0,32}(?i:value)[ \t]{0,4}[:=][ \t]{0,4}(?=\S)"
 )
 #: invalid password 'x', the password is "x"
 _TOLD: Final = re.compile(rf"[ \t]{{1,16}}(?:(?:is|was|of)[ \t]{{1,16}})?(?={_QUOTE})")
 #: the password is hunter2, as people write, or (hunter2): a word with digits in it
 _BLURTED: Final = re.compile(
-    r"[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16}|\()?(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
+    r"(?:[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16}|\()?|[ \t]{0,16}\|[ \t]{0,16})(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
 )
-#: Of pydantic: the name, and on the next line what is wrong with [type=…, input_value='x', …]
+#: Of pydantic: the name, and on the next line what is wrong with [type=…, input_value='x', …]; as a dict,
+#: 'loc': ('body', 'password'), 'msg': …, 'input': 'x'
 _REFUSED: Final = re.compile(
+    rf"{_QUOTE},?[)\]][^{{}}\n]{{0,200}}?{_QUOTE}input{_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}|"
     r"[\w.]{0,64}(?:\r?\n|\\{1,8}n)[ \t]{2}[^\n]{0,200}?\[type=\w{1,64}, input_value="
 )
 #: Password('x'), Secret(name='a', value='x'), user.set_password('x')
@@ -80,9 +83,11 @@ _ASKS: Final = frozenset({
     "bad", "build", "create", "expired", "fetch", "find", "generate", "get", "invalid", "issue", "load",
     "make", "missing", "needs", "no", "read", "requires", "unknown", "wrong",
 })  # fmt: skip
-_IS_TAG: Final = re.compile(r"<(?:[A-Za-z0-9_.\-]{1,32}:)?$")
+_IS_TAG: Final = re.compile(r"(?:<|&lt;)(?:[A-Za-z0-9_.\-]{1,32}:)?$")
 #: <password>x</password>, <password kind="y">x</password>
-_TAGGED: Final = re.compile(r"(?:[ \t][^<>]{0,200})?>(?=[^<])")
+_TAGGED: Final = re.compile(r"(?:[ \t][^<>]{0,200})?(?:>|&gt;)(?=[^<])")
+#: <td>password</td><td>x</td>
+_CELL: Final = re.compile(r"</t[dh]>\s{0,16}<t[dh][^<>]{0,100}>(?:<(?:pre|code)>)?(?=[^<])")
 #: --password x
 _SPACED: Final = re.compile(r"[ \t]{1,16}(?=[^\s\-])")
 #: Values that hide nothing, and what a mask leaves behind.
@@ -107,9 +112,9 @@ def words_pattern(extra: tuple[str, ...] = ()) -> str:
 #: What stands between a name and its value, less exact than the rules have it, and quicker.
 _NAME_REST: Final = r"[^\s\"'`=:,;(){}<>\[\]\\]*"
 _LOOSELY: Final = (
-    rf"(?:[=:!,>\"'`\\\])]|[ \t]+(?:(?i:{_SAID}|is|was|of)[ \t\"'`\\]*){{0,2}}[=:!>\"'`\\\-&%]"
-    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*</|\([^()\"'`]*[\"'`]|&(?:quot|apos|#)"
-    r"|%(?:2[27]|(?:25)?3[AaDd]|5[Dd])|[\w.]*\s+[^\n]*input_value=)"
+    rf"(?:[=:!,>\"'`\\\])：＝“”\u00a0]|[ \t]+(?:(?i:{_SAID}|is|was|of)[ \t\"'`\\]*){{0,2}}[=:!>\"'`\\\-&%]"
+    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*(?:>|&gt;)|\([^()\"'`]*[\"'`]|&(?:quot|apos|#|gt)|</t"
+    r"|%(?:2[27]|(?:25)?3[AaDd]|5[Dd])|[\w.]*\s+[^\n]*input_value=|\s+(?i:value)|[ \t]*\|)"
 )
 
 
@@ -252,6 +257,8 @@ def _unassigned(text: str, start: int, end: int) -> int:
         found = _SPACED.match(text, end)
     if found is None and _IS_TAG.search(before):
         found = _TAGGED.match(text, end)
+    if found is None and before.endswith(">"):
+        found = _CELL.match(text, end)
     return -1 if found is None else found.end()
 
 

@@ -10,7 +10,7 @@ arguments of tasks that would cost too much, so names are read word by word here
 - A ``key`` is secret by the word before it, unless that is known to be harmless: ``stripe_key`` is,
   ``routing_key`` is not. A ``key`` alone is secret if its value looks random.
 - A ``code`` is secret by the word before it: ``verification_code`` is, ``postal_code`` is not. A ``sid``, a
-  ``ticket`` or a ``code`` alone is secret if its value looks random.
+  ``ticket``, a ``pat`` or a ``code`` alone is secret if its value looks random.
 - What a name ends with may say that it only tells *of* a secret: ``token_count``, ``password_field``,
   ``TokenExpired``.
 """
@@ -36,16 +36,19 @@ __all__ = [
 #: Words that are too short to be looked for within others.
 SHORT_WORDS: Final = (
     *("pw", "psw", "pin", "otp", "totp", "cvv", "cvc", "ssn", "jwt", "csrf", "xsrf", "cred", "creds"),
-    *("sig", "bearer"),
+    *("sig", "bearer", "psk", "hmac"),
 )
+#: What neither of two words says alone.
+_TOGETHER: Final = r"conn(?:ection)?[_\- ]?str(?:ing)?s?|(?:seed|recovery)[_\- ]?phrase"
 #: What a text has to hold, in whatever case, to have a secret name in it that is none of the short words.
 STEMS: Final = (
     *(word for word in SECRET_WORDS if word not in SHORT_WORDS),
-    r"conn(?:ection)?[_\- ]?str",
+    *("kennwort", "contrase"),
+    _TOGETHER,
 )
 BARE_KEYS: Final = frozenset({"key", "keys"})
 #: Names that are secret if their value looks random.
-BARE_NAMES: Final = BARE_KEYS | {"sid", "ticket", "code"}
+BARE_NAMES: Final = BARE_KEYS | {"sid", "ticket", "code", "pat"}
 #: Words before ``code`` that say it opens something.
 CODE_OF: Final = frozenset({
     "access", "activation", "auth", "backup", "fa", "invite", "login", "mfa", "recovery", "reset",
@@ -56,8 +59,9 @@ _WORD: Final = re.compile(r"[A-Z]{1,64}(?![a-z])|[A-Z]?[^\W\d_A-Z]{1,64}|\d{1,64
 _SURE: Final = re.compile(
     r"passw|passphrase|passcode|passkey|passwd|pwd|secret(?!ar)|token(?!i[sz])|credential|cookie|signature"
     r"|apikey|^auth(?:ori[sz]ation|entication)$|(?:^|\D)dsn$|(?<!send)auth$|^oauth|^session$|^sessions$|sess(?:ion)?id$"
-    r"|conn(?:ection)?str(?:ing)?s?$|session$|(?<!by)(?<!com)(?<!sur)(?<!tres)(?<!under)(?<!over)pass$"
+    r"|kennwort|contrase[nñ]|^passe$|session$|(?<!by)(?<!com)(?<!sur)(?<!tres)(?<!under)(?<!over)pass$"
 )
+_IS_TOGETHER: Final = re.compile(_TOGETHER, re.IGNORECASE)
 #: Words that end in key and are no keys.
 _NO_KEYS: Final = frozenset({"donkey", "hockey", "hotkey", "jockey", "lackey", "monkey", "turkey", "whiskey"})
 #: Words before ``key`` that say it opens nothing.
@@ -120,19 +124,12 @@ class SecretNames:
             return False
         if any(word in SHORT_WORDS or _SURE.search(word) for word in words):
             return True
-        return _is_key(words) or _is_pair(words)
+        is_code = words[-1] in ("code", "codes") and len(words) > 1 and words[-2] in CODE_OF
+        return is_code or _is_key(words) or _IS_TOGETHER.search(name) is not None
 
     def _is_extra(self, words: list[str]) -> bool:
         joined = f"_{'_'.join(words)}_"
         return any(each in joined for each in self._extra) or "".join(words) in self._squashed
-
-
-def _is_pair(words: list[str]) -> bool:
-    """Return whether the last two words say together what neither says alone."""
-    before, last = words[-2:] if len(words) > 1 else ("", words[-1])
-    if last in ("code", "codes"):
-        return before in CODE_OF
-    return before in ("conn", "connection") and last in ("str", "string", "strings")
 
 
 def _is_key(words: list[str]) -> bool:
@@ -144,5 +141,7 @@ def _is_key(words: list[str]) -> bool:
         return "access" in words
     last = words[-1]
     if last in BARE_KEYS:
+        if "azure" in words:
+            return True
         return len(words) > 1 and words[-2] not in _HARMLESS_KEYS and not words[-2].isdigit()
     return last.endswith("key") and last not in _NO_KEYS and last[:-3] not in _HARMLESS_KEYS

@@ -84,6 +84,15 @@ _ODD: Final = (
     (r"[0-9a-f]{32}-us[0-9]{1,2}", "[0-9a-f]-us[0-9]"),
     (r"[A-Za-z0-9]{14}\.atlasv1\.[\w\-]{6,}", "atlasv1"),
     (r"[\w~.]{3}[0-9]Q~[\w~.\-]{20,}", "[0-9]Q~"),
+    # Hashes of passwords: they are guessed from
+    (
+        r"\$(?:2[abxy]|argon2[a-z]{1,2}|[156y])\$[\w./$=,+\-]{16,}",
+        r"\$(?:2[abxy]|argon2[a-z]{1,2}|[156y])\$",
+    ),
+    (
+        r"(?:pbkdf2_sha[0-9]{1,3}|bcrypt_sha256|scrypt|argon2|SCRAM-SHA-[0-9]{1,3})\$[\w./$=,+:\-]{16,}",
+        r"(?:pbkdf2_sha|bcrypt_sha|scrypt|argon2|SCRAM-SHA-)[0-9]*\$",
+    ),
     (r"pat[A-Za-z0-9]{14}\.[0-9a-f]{40,}", r"pat[A-Za-z0-9]+\.[0-9a-f]"),
 )
 _STARTS: Final = "|".join(start for start, _ in _KINDS)
@@ -118,9 +127,9 @@ def _forty(text: str) -> Iterator[tuple[int, int]]:
 
 # -- logins of HTTP
 
-_CREDENTIAL: Final = r"(?i:Bearer|Basic)[ \t]{1,8}[A-Za-z0-9._~+/=\-]{6,}"
+_CREDENTIAL: Final = r"(?:(?i:Bearer|Basic)|AUTH (?:PLAIN|LOGIN|XOAUTH2))[ \t]{1,8}[A-Za-z0-9._~+/=\-]{6,}"
 _CREDENTIALS: Final = re.compile(
-    rf"{_START}(?i:Bearer|Basic)[ \t]{{1,8}}(?P<value>[A-Za-z0-9._~+/=\-]{{6,}})"
+    rf"{_START}(?:(?i:Bearer|Basic)|AUTH (?:PLAIN|LOGIN|XOAUTH2))[ \t]{{1,8}}(?P<value>[A-Za-z0-9._~+/=\-]{{6,}})"
 )
 
 
@@ -162,7 +171,7 @@ _OPTION: Final = r"[^\n]{0,200}?[ \t\"']"
 #: Commands that are given a password by an option that says nothing.
 _COMMANDS: Final = re.compile(
     rf"(?<![A-Za-z0-9_\-])(?:sshpass{_SEPARATED}[\"']?-p(?:{_SEPARATED})?"
-    rf"|(?:mysql|mariadb)[a-z_\-]{{0,16}}(?![A-Za-z0-9_:/]){_OPTION}-p(?=[^\s\"'\-\\,])"
+    rf"|(?:mysql|mariadb)[a-z_\-]{{0,16}}(?![A-Za-z0-9_:/]){_OPTION}-p(?=[^\s\"'\-\\,]|[\"'][^\s\"',)\]])"
     rf"|redis-cli{_OPTION}-a{_SEPARATED}"
     rf"|(?:docker|podman|helm){_SEPARATED}(?:[\"']?registry{_SEPARATED})?[\"']?login{_OPTION}-p{_SEPARATED})"
 )

@@ -27,6 +27,8 @@ _ESCAPED_BREAK: Final = re.compile(r"\\[nrt'\"`]")
 _LINE: Final = re.compile(r"[\r\n\u2028\u2029]|\\[nr]")
 #: A quote as HTML and URLs spell it.
 _SPELLED: Final = re.compile(r"&(?:quot|apos|#0?3[49]|#x2[27]);|%2[27]")
+#: Of YAML: a mark, and all lines below it that are indented.
+_BLOCK: Final = re.compile(r"[|>][+\-]?(?:(?:\n|\\n)[ \t]{1,64}(?:[^\n\\]|\\(?!n)){0,4096})+")
 _SCHEME: Final = re.compile(r"(?:Basic|Bearer|Digest|Negotiate|Token|ApiKey)[ \t]{1,8}(?=\S)", re.IGNORECASE)
 _ASSIGNED: Final = re.compile(r"[ \t]{0,16}=[ \t]{0,16}(?=[^\s=])")
 
@@ -128,7 +130,8 @@ def value_span(text: str, at: int, *, is_whole_line: bool = False) -> tuple[int,
     if bracket < len(text) and text[bracket] in "([{<":
         return at, max(_balanced_end(text, bracket), line_end(text, at) if is_whole_line else 0)
     if is_whole_line:
-        return at, line_end(text, at)
+        block = _BLOCK.match(text, at)
+        return at, line_end(text, at) if block is None else block.end()
     scheme = _SCHEME.match(text, at)
     end = word_end(text, at if scheme is None else scheme.end())
     # An annotation of a parameter, with its default behind it.
