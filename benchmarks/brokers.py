@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any
@@ -79,11 +79,16 @@ class Side:
     def answer(self) -> Any:
         """Return what its last line says, in JSON."""
         answer = json.loads(self._said.get(timeout=600) or "null")
-        if self._process.wait(timeout=60) or not answer:
+        code = self._process.wait(timeout=60)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        if code or not answer:
             raise SystemExit("one side of the benchmark failed")
         return answer
 
     def _listen(self) -> None:
-        for line in self._process.stdout or ():
-            self._said.put(line.strip())
+        with suppress(ValueError):  # closed, once all was said
+            for line in self._process.stdout or ():
+                self._said.put(line.strip())
         self._said.put("")

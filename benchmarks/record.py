@@ -101,7 +101,7 @@ def _tell(turn: int, row: str, side: str, measured: Measured) -> None:
 
 
 def _measure(side: str, url: str) -> Measured:
-    process = brokers.Side("record", side, url)
+    process = brokers.Side("record", side, url, str(EVENTS))
     with connect(Settings(broker_url=url)) as link:
         while not process.has_said("begun", within=0.2):  # markers before the subscription are lost
             _publish(link, [MARKER])
@@ -136,13 +136,13 @@ def _wait_for_the_load() -> None:
     sys.stdin.readline()
 
 
-def _ours(url: str, folder: Path) -> Measured:
+def _ours(url: str, folder: Path, events: int) -> Measured:
     from celeriac import Celeriac, State  # noqa: PLC0415 - neither side loads the other
     from celeriac.node.recorder import Progress  # noqa: PLC0415
     from celeriac.store.columns import to_events  # noqa: PLC0415
 
     # The whole load is sent at once, as no cluster does: on Redis nothing holds it back.
-    app = Celeriac(url, log_url=str(folder), log_pending_limit=2 * EVENTS, environ={})
+    app = Celeriac(url, log_url=str(folder), log_pending_limit=2 * events, environ={})
     begun_at = 0.0
 
     def wait_once(progress: Progress) -> None:
@@ -152,14 +152,14 @@ def _ours(url: str, folder: Path) -> Measured:
             begun_at = perf_counter()
 
     recorder = app.history.Recorder(on_turn=wait_once)
-    recorder.run(limit=EVENTS)
-    recorded_per_s = EVENTS / (perf_counter() - begun_at)
+    recorder.run(limit=events)
+    recorded_per_s = events / (perf_counter() - begun_at)
     size = sum(file.stat().st_size for file in folder.rglob("*.parquet"))
     recorded = recorder.progress.recorded
     begun = perf_counter()
     read = sum(len(to_events(batch)) for batch in app.history.log().batches())
     replayed_per_s = read / (perf_counter() - begun)
-    if read != recorded or read < EVENTS:
+    if read != recorded or read < events:
         raise SystemExit(f"{read} events were read of {recorded} that were recorded")
     begun = perf_counter()
     state: State = app.history.replay().run()
@@ -167,14 +167,14 @@ def _ours(url: str, folder: Path) -> Measured:
     return Measured(recorded_per_s, size / read, replayed_per_s, state_per_s)
 
 
-def _peer(url: str, folder: Path) -> Measured:
+def _peer(url: str, folder: Path, events: int) -> Measured:
     from celery import Celery  # noqa: PLC0415
 
     app = Celery(broker=url)
     app.conf.event_queue_ttl = 600.0
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "events.jsonl.gz"
-    begun_at, left = 0.0, EVENTS
+    begun_at, left = 0.0, events
     with path.open("wb") as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
 
         def write(event: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ def _peer(url: str, folder: Path) -> Measured:
             receiver.capture(limit=None, timeout=60, wakeup=False)
         file.close()
         os.fsync(raw.fileno())
-    recorded_per_s = EVENTS / (perf_counter() - begun_at)
+    recorded_per_s = events / (perf_counter() - begun_at)
     begun = perf_counter()
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         read = sum(1 for line in lines if json.loads(line))
@@ -209,9 +209,9 @@ def _peer(url: str, folder: Path) -> Measured:
 
 
 if __name__ == "__main__":
-    side, url = sys.argv[1:]
+    side, url, events = sys.argv[1:]
     logging.disable()  # both warn of the stream's times, which are long past
     os.sched_setaffinity(0, {CORE})
     with TemporaryDirectory() as folder:
-        measured = {"ours": _ours, "peer": _peer}[side](url, Path(folder) / "log")
+        measured = {"ours": _ours, "peer": _peer}[side](url, Path(folder) / "log", int(events))
     print(json.dumps(astuple(measured)))
