@@ -1,4 +1,4 @@
-"""Five hundred secrets as they stand in the texts of events, and honest texts that must stay as they are.
+"""Six hundred secrets as they stand in the texts of events, and honest texts that must stay as they are.
 
 Each shape is a text with a hole for the secret. The secrets are made up, each of its own kind, by a generator
 with a seed: they open nothing, and are the same every time.
@@ -76,6 +76,12 @@ def _hex(random: Random) -> str:
 
 def _unicode(random: Random) -> str:
     return f"{random.choice(('geheim', 'öffne', 'пароль', '秘密'))}{_plain(random)}ß{random.randrange(99)}"
+
+
+def _random(random: Random) -> str:
+    """As keys are made: letters of both sizes and digits in turns."""
+    kinds = (string.ascii_lowercase, string.digits, string.ascii_uppercase)
+    return "".join(random.choice(kinds[place % 3]) for place in range(24))
 
 
 def _jwt(random: Random) -> str:
@@ -296,6 +302,104 @@ SHAPES: Final[tuple[tuple[str, str, Make], ...]] = (
     ("exception", "ProgrammingError(\"CREATE USER bob IDENTIFIED BY '@@'\")", _phrase),
     ("result", "{'bearer': '@@'}", _plain),
     ("args", "('@@',)", _token("gAAAAAB", 60, _LETTERS + "_-")),
+    # -- names that say it together, or by what their value looks like
+    ("kwargs", "{'verificationCode': '@@', 'n': 1}", _number),
+    ("kwargs", "{'recovery_codes': ['@@'], 'n': 1}", _number),
+    ("kwargs", "{'mfa_code': @@}", _number),
+    ("kwargs", "{'userPIN': '@@', 'n': 1}", _number),
+    ("kwargs", "{'accountJWT': '@@', 'n': 1}", _plain),
+    ("kwargs", "{'connection_string': 'h;u;@@'}", _phrase),
+    ("kwargs", "{'connStr': '@@'}", _odd),
+    ("kwargs", "{'seed_phrase': '@@'}", _phrase),
+    ("kwargs", "{'WIFI_PSK': '@@'}", _plain),
+    ("kwargs", "{'code': '@@', 'state': 'x'}", _random),
+    ("kwargs", "{'sid': '@@'}", _random),
+    ("kwargs", "{'pat': '@@'}", _random),
+    ("kwargs", "{'azure_storage_key': '@@'}", _base64_key),
+    ("kwargs", "{'kennwort': '@@', 'mot_de_passe': '@@', 'contrasena': '@@'}", _plain),
+    ("args", "('grant_type=authorization_code&code=@@&client_id=a',)", _hex),
+    ("exception", "HTTPError('404 for https://h/x?ticket=@@&page=2')", _random),
+    ("exception", "MaxRetryError('Max retries exceeded with url: /cb?state=1&code=@@ (Caused by x)')", _hex),
+    ("result", "'connect.sid=s%3A@@.abc'", _random),
+    # -- what is called with a secret
+    ("args", "(Password('@@'), 3)", _phrase),
+    ("args", "(Secret(name='a', value='@@'), 3)", _odd),
+    ("args", "(Credentials('bob', '@@'), 3)", _phrase),
+    ("args", "(Cookie(version=0, name='sessionid', value='@@', port=None),)", _hex),
+    ("traceback", _TRACE + "user.set_password('@@')\nValueError: no\n", _phrase),
+    ("traceback", _TRACE + "if not user.check_password(\"@@\"):\nValueError: no\n", _odd),
+    ("traceback", _TRACE + "setattr(user, 'password', '@@')\nValueError: no\n", _phrase),
+    ("traceback", _TRACE + 'secret = """@@"""\nValueError: no\n', _phrase),
+    ("exception", "SyntaxError('token = \\'\\'\\'@@\\'\\'\\'')", _phrase),
+    # -- what libraries say
+    ("exception", "AuthenticationError('Incorrect API key provided: @@. You can find it at h')", _plain),
+    ("exception", "ValueError('Wrong password (@@) for bob')", _plain),
+    ("exception", "ValueError('Session ID: @@')", _plain),
+    ("exception", "ValueError('pass phrase: @@')", _plain),
+    ("exception", "IntegrityError(1062, \"Duplicate entry '@@' for key 'users.api_token'\")", _phrase),
+    ("exception", "ResponseError('Command # 1 (AUTH bob @@) of pipeline caused error: no')", _plain),
+    ("exception", "ResponseError('Command # 1 (HELLO 3 AUTH bob @@) of pipeline caused error: no')", _plain),
+    ("exception", "SMTPException('AUTH PLAIN @@')", _basic),
+    (
+        "exception",
+        "1 validation error for Login\npassword\n  Too long [type=x, input_value='@@', input_type=str]",
+        _phrase,
+    ),
+    (
+        "exception",
+        "ValidationError(\"1 error\\ndb.api_key\\n  No [type=x_y, input_value='@@', input_type=str]\")",
+        _phrase,
+    ),
+    ("result", "[{'type': 'x', 'loc': ('body', 'password'), 'msg': 'no', 'input': '@@'}]", _phrase),
+    ("result", "{'Name': '/db/password', 'Type': 'SecureString', 'Value': '@@', 'Version': 1}", _phrase),
+    ("result", "{'Name': '/db/token', 'Version': 3, 'Value': '@@'}", _phrase),
+    # -- YAML, HTML, XML, escapes
+    ("args", "('- name: DB_PASSWORD\\n  value: @@\\n',)", _plain),
+    ("result", "password: |\n  @@\n  and more\nuser: bob\n", _phrase),
+    ("args", "('db:\\n  password: >-\\n    @@\\n  user: bob\\n',)", _phrase),
+    ("args", "('<wsse:Password Type=\"PasswordText\">@@</wsse:Password>',)", _plain),
+    ("result", "&lt;password&gt;@@&lt;/password&gt;", _plain),
+    ("result", "<tr><td>password</td><td class=\"code\"><pre>@@</pre></td></tr>", _plain),
+    ("result", "{&quot;accessToken&quot;: &quot;@@&quot;, &quot;n&quot;: 1}", _phrase),
+    ("result", "{&#39;password&#39;: &#39;@@&#39;}", _phrase),
+    ("result", "'%7B%22password%22%3A%20%22@@%22%7D'", _plain),
+    ("result", "'next=x%26client_secret%3D@@'", _plain),
+    ("result", "'https://h/cb?next=https%3A%2F%2Fh%2F%3Ftoken%3D@@%26a%3D1'", _plain),
+    ("result", "'https%3A%2F%2Fbob%3A@@%40h%2Fx'", _plain),
+    ("result", "'{\"url\": \"https:\\/\\/bob:@@@h\\/x\"}'", _plain),
+    ("result", " user | bob\n password | @@ |\n", _plain),
+    ("result", "password\xa0=\xa0@@", _plain),
+    ("result", "password\uff1a@@", _plain),
+    # -- URLs and commands
+    ("exception", "OSError('https://@@:x-oauth-basic@github.com/a/b.git')", _hex),
+    ("exception", "HTTPError('401 for https://@@:@api.example/v1')", _hex),
+    ("exception", "OSError('jdbc:oracle:thin:scott/@@@db:1521:orcl')", _plain),
+    ("exception", "HTTPError('https://shop.example/password/reset/@@/')", _random),
+    ("exception", "HTTPError('https://shop.example/accounts/reset/MQ/@@/?a=1')", _random),
+    ("exception", "HTTPError('https://api.telegram.org/bot1234567890:@@/sendMessage')", _token("AA", 33)),
+    ("exception", "HTTPError('https://a.webhook.office.com/webhookb2/1@2/IncomingWebhook/@@/3')", _hex),
+    ("args", "(['mysql', '-u', 'root', '-p@@', 'shop'],)", _plain),
+    ("args", "(\"mysqldump -uroot -p'@@' shop\",)", _phrase),
+    ("args", "('sshpass -p @@ ssh root@h',)", _plain),
+    ("args", "(['sshpass', '-p', '@@', 'ssh', 'h'],)", _phrase),
+    ("args", "('redis-cli -h cache -a @@ ping',)", _plain),
+    ("args", "('docker login -u bob -p @@ registry.example',)", _plain),
+    # -- more that are known by their shape
+    ("args", "('@@',)", _token("gsk_", 52)),
+    ("args", "('@@',)", _token("xai-", 80)),
+    ("args", "('@@',)", _token("figd_", 40, _LETTERS + "_-")),
+    ("args", "('@@',)", _token("PMAK-", 59, "0123456789abcdef")),
+    ("args", "('@@',)", _token("rubygems_", 48, "0123456789abcdef")),
+    ("args", "('@@',)", _token("pscale_pw_", 43)),
+    ("args", "('@@',)", _token("secret_", 43)),
+    ("args", "('@@',)", _token("EAAC", 60)),
+    ("args", "('@@',)", _token("pat" + "a1B2c3D" * 2 + ".", 64, "0123456789abcdef")),
+    ("args", "('@@',)", _token("$2b$12$", 53, _LETTERS + "./")),
+    ("args", "('@@',)", _token("pbkdf2_sha256$600000$a1b2c3d4$", 43, _LETTERS + "+/")),
+    ("args", "('@@',)", _token("$argon2id$v=19$m=65536,t=3,p=4$abcd$", 43, _LETTERS + "+/")),
+    ("result", '{"kty": "EC", "crv": "P-256", "x": "abc", "d": "@@"}', _token("", 43, _LETTERS + "_-")),
+    ("result", "---- BEGIN SSH2 PRIVATE KEY ----\n@@\n---- END SSH2 PRIVATE KEY ----", _pem_body),
+    ("result", "PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 1\n@@\nPrivate-MAC: 0a", _pem_body),
     # -- fields of events that have no place of their own
     ("rest", '{"password": "@@", "progress": 3}', _plain),
     ("rest", '{"pin": @@}', _number),
@@ -306,6 +410,12 @@ SHAPES: Final[tuple[tuple[str, str, Make], ...]] = (
     ("rest", '{"credentials": {"a": ["@@"]}}', _plain),
     ("rest", '{"env": [{"name": "TOKEN", "value": "@@"}]}', _plain),
     ("rest", '{"note": "{\\"password\\":\\t\\"@@\\"}"}', _plain),
+    ("rest", '{"argv": ["mysql", "--password", "@@", "-h", "db"]}', _phrase),
+    ("rest", '{"env": [{"Name": "TOKEN", "Value": "@@"}]}', _phrase),
+    ("rest", '{"userPIN": "@@", "n": 1}', _number),
+    ("rest", '{"sid": "@@"}', _random),
+    ("rest", '{"connectionString": "@@"}', _phrase),
+    ("rest", '{"key": {"kty": "oct", "k": "@@"}}', _token("", 43, _LETTERS + "_-")),
 )  # fmt: skip
 
 
@@ -317,7 +427,7 @@ def _entries() -> Iterator[Entry]:
             yield Entry(field, shape.replace("@@", secret), secret)
 
 
-_COUNT: Final = 500
+_COUNT: Final = 600
 SECRETS: Final = [entry for entry, _ in zip(_entries(), range(_COUNT), strict=False)]
 
 #: What has to stay as it is.
@@ -399,4 +509,40 @@ HONEST: Final = (
     "<Order: 17 (paid)>",
     "('x' * 3)",
     "{'pass_rate': 0.98, 'passport_office': 'x'}",
+    "{'postal_code': '10115', 'country_code': 'DE', 'status_code': 200, 'code': 404}",
+    "{'code': 'SUMMER-2026-SALE', 'ticket': 'SHOP-1234'}",
+    "{'code': 'A1B2C3D4E5F6G7H8'}",
+    "{'sid': 'CA0123456789abcdef0123456789abcdef'}",
+    "('https://shop.example/?code=404&state=open',)",
+    "('ssh://git@github.com/shop/app.git',)",
+    "SyntaxError: unexpected token '<' at line 1",
+    "JSONDecodeError('Unexpected token } in JSON at position 12')",
+    "fe_sendauth: no password supplied",
+    "authentication: none",
+    "auth: disabled",
+    "    def login(user: str, password: str) -> Token:",
+    "    token = None",
+    "InvalidToken('Signature has expired')",
+    "get_token('orders')",
+    "SecretStr('**********')",
+    "Session('web')",
+    "{'query': 'SELECT id, name FROM users WHERE id = 3'}",
+    "('mysql -h db -P 3306 -p',)",
+    "('mkdir -p /srv/data', ['ls', '-p', '/tmp'])",
+    "('docker login registry.example',)",
+    "AUTH failed",
+    "SMTPNotSupportedError('SMTP AUTH extension not supported by server.')",
+    "IntegrityError(1062, \"Duplicate entry 'bob@example.com' for key 'users.email'\")",
+    "('https://shop.example/password/reset/',)",
+    "('https://shop.example/reset/6f1e1b1c-4f4b-4b8e-9d7a-3f0f5a6d7e8f/',)",
+    (
+        "1 validation error for Order\\namount\\n  Input should be greater than 0 "
+        "[type=greater_than, input_value=-1, input_type=int]"
+    ),
+    "[{'type': 'missing', 'loc': ('body', 'amount'), 'msg': 'Field required', 'input': {'n': 1}}]",
+    "{'Name': '/shop/region', 'Type': 'String', 'Value': 'eu-central-1'}",
+    "('a%3Db%26page%3D2', 'x &quot;quoted&quot; y')",
+    "<td>name</td><td>bob</td>",
+    "the connection string is missing",
+    "{'budget': '$5', 'price': '$1$'}",
 )

@@ -9,7 +9,8 @@ What is masked too much, since a leak costs more:
 - brackets under a secret name are masked whole: of ``credentials={'user': 'bob', …}`` nothing is left;
 - numbers under a secret name: ``session=42``, ``pin=7``. Counts stay: ``token_count=5``, ``max_tokens=9``;
 - ``session``, ``auth``, ``private``, ``cookie`` and ``…_key`` of tasks that mean something harmless by it;
-- codes, tickets and sids that look random, and certificates, which are PEM as private keys are;
+- codes, tickets and sids that look random; certificates, which are PEM as private keys are;
+- connection strings as a whole, and all that ``Password(…)`` and ``set_password(…)`` are called with;
 - one in ten of the 16-digit numbers that begin as a card's do, and forty random letters and digits in a row;
 - of source lines in tracebacks what is assigned to a secret name: ``token = **``.
 """
@@ -25,7 +26,6 @@ from msgspec.structs import replace
 
 from celeriac.core.secret import (
     DUPLICATE,
-    URL_PATTERN,
     Finding,
     NameRule,
     find,
@@ -33,6 +33,7 @@ from celeriac.core.secret import (
     words_pattern,
 )
 from celeriac.core.secret_shape import LONG_PATTERN, SHAPE_PATTERN
+from celeriac.core.secret_url import URL_PATTERN
 from celeriac.errors import ImproperlyConfigured
 from celeriac.masking import MASK
 from celeriac.model.events import Event, Extra, TaskEvent
@@ -48,6 +49,8 @@ FIELDS: Final = ("args", "kwargs", "result", "exception", "traceback")
 #: need more were made for it, and are masked whole.
 _PASSES: Final = 6
 _HASHED: Final = re.compile(r"blake2b:[0-9a-f]{32}")
+#: What is private of a JSON Web Key.
+_JWK: Final = frozenset({"d", "k", "p", "q", "dp", "dq", "qi"})
 #: Beyond it an unknown structure is masked: nobody sends one that deep.
 _MAX_DEPTH: Final = 32
 
@@ -202,6 +205,7 @@ class Redactor:
         for key, item in value.items():
             name = str(key)
             is_secret = self._names.hides(name, item) or (is_named and name.lower() == "value")
+            is_secret = is_secret or ("kty" in value and name in _JWK)
             yield self.text(name), _hidden(item) if is_secret else self._value(item, depth)
 
 

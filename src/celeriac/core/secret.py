@@ -8,7 +8,6 @@ password among positional arguments, cannot be told from any other text: for suc
 import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from celeriac.core.secret_name import (
     BARE_NAMES,
@@ -19,11 +18,12 @@ from celeriac.core.secret_name import (
     is_counting,
     words_of,
 )
-from celeriac.core.secret_shape import SHAPES, looks_random
+from celeriac.core.secret_shape import SHAPES, is_random
+from celeriac.core.secret_url import url_spans
 from celeriac.core.secret_value import header_end, quoted_end, value_span
-from celeriac.masking import MASK, url_secrets
+from celeriac.masking import MASK
 
-__all__ = ["DUPLICATE", "URL_PATTERN", "Finding", "NameRule", "find", "names_pattern", "words_pattern"]
+__all__ = ["DUPLICATE", "Finding", "NameRule", "find", "names_pattern", "words_pattern"]
 
 
 class Finding(NamedTuple):
@@ -36,21 +36,24 @@ class Finding(NamedTuple):
 
 # -- what stands under a secret name
 
+#: Signs and quotes of other keyboards, as they are: RE2 has no escapes for them.
+_WIDE: Final = "\uff1a\uff1d"
+_CURLED: Final = "\u201c\u201d"
 _QUOTE: Final = r"\\{0,32}[\"'`]"
 #: Those that are looked for as words of their own.
-_APART: Final = (*SHORT_WORDS, "sid", "ticket", "code", "codes", "pat")
+_APART: Final = (*SHORT_WORDS, "sid", "ticket", "code", "codes", "pat", "hmac")
 _CAMEL: Final = "|".join(f"{word.capitalize()}|{word.upper()}" for word in _APART)
 #: Blanks, and tabs as reprs spell them; a line breaks only before a quote, as in JSON for people.
-_GAP: Final = r"(?:[ \t\u00a0]|\\{1,8}t){0,32}"
+_GAP: Final = r"(?:[ \t\xa0]|\\{1,8}t){0,32}"
 _BREAK: Final = rf"(?:(?:\s|\\{{1,8}}[nrt]){{1,32}}(?=[bu]?{_QUOTE}))?"
 #: Quotes as HTML and URLs spell them.
 _SPELLED: Final = r"&(?:quot|apos|#0?3[49]|#x2[27]);|%2[27]"
 _SAID: Final = "id|key|value|code|string|hash|phrase|word|provided|given|supplied|received"
-_BETWEEN: Final = rf"(?: (?i:{_SAID})){{0,2}}(?:{_QUOTE}|{_SPELLED}|[“”])?(?:\]|\)|%5[Dd])?{_GAP}"
+_BETWEEN: Final = rf"(?: (?i:{_SAID})){{0,2}}(?:{_QUOTE}|{_SPELLED}|[{_CURLED}])?(?:\]|\)|%5[Dd])?{_GAP}"
 _BEFORE_PAIR: Final = re.compile(r"(?:[(\[]|setattr\([A-Za-z0-9_.]{1,32},)[ \t\r\n]{0,16}[bu]?\\{0,32}[\"']$")
 #: password = 'x', 'password': 'x', ['password'] = 'x', [password] => x, password != 'x'
 _ASSIGNS: Final = re.compile(
-    rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:：＝]|\\{{1,8}}u003[AaDd]|%(?:25)?3[AaDd]){_GAP}{_BREAK}(?:%20)?"
+    rf"{_BETWEEN}(?:=>|->|:=|[=!]==?|[=:{_WIDE}]|\\{{1,8}}u003[AaDd]|%(?:25)?3[AaDd]){_GAP}{_BREAK}(?:%20)?"
 )
 #: ('password', 'x'), '--password', 'x'
 _PAIRED: Final = re.compile(rf"{_QUOTE}[ \t]{{0,16}},\s{{0,16}}(?=[bu]?{_QUOTE})")
@@ -58,7 +61,8 @@ _ENDS_PAIR: Final = re.compile(r"$|[)\]\\.…\"'`]|,\s{0,4}(?:\.{3}|…)")
 #: {"name": "password", "value": "x"}, <add name="password" value="x">
 _VALUED: Final = re.compile(
     rf"{_QUOTE}[ \t]{{0,16}}(?:(?:,\s{{0,32}}{_QUOTE}\w{{1,32}}{_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}"
-    rf"(?:{_QUOTE}[\w.\-]{{0,64}}{_QUOTE}|\w{{1,32}})){{0,2}},\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
+    rf"(?:{_QUOTE}[\w.\-]{{0,64}}{_QUOTE}|\w{{1,32}})){{0,2}}"
+    rf",\s{{0,32}}{_QUOTE}(?i:value){_QUOTE}[ \t]{{0,16}}[:=]"
     r"|[ \t](?i:value)[ \t]{0,16}=)[ \t]{0,16}"
     r"|(?:,|\r?\n|\\{1,8}n)[ \t]{0,32}(?i:value)[ \t]{0,4}[:=][ \t]{0,4}(?=\S)"
 )
@@ -66,7 +70,8 @@ _VALUED: Final = re.compile(
 _TOLD: Final = re.compile(rf"[ \t]{{1,16}}(?:(?:is|was|of)[ \t]{{1,16}})?(?={_QUOTE})")
 #: the password is hunter2, as people write, or (hunter2): a word with digits in it
 _BLURTED: Final = re.compile(
-    r"(?:[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16}|\()?|[ \t]{0,16}\|[ \t]{0,16})(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
+    r"(?:[ \t]{1,16}(?:(?:is|was|of)[ \t]{1,16}|\()?|[ \t]{0,16}\|[ \t]{0,16})"
+    r"(?=[^\s,;'\"()]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z]\S{5})"
 )
 #: Of pydantic: the name, and on the next line what is wrong with [type=…, input_value='x', …]; as a dict,
 #: 'loc': ('body', 'password'), 'msg': …, 'input': 'x'
@@ -112,9 +117,11 @@ def words_pattern(extra: tuple[str, ...] = ()) -> str:
 #: What stands between a name and its value, less exact than the rules have it, and quicker.
 _NAME_REST: Final = r"[^\s\"'`=:,;(){}<>\[\]\\]*"
 _LOOSELY: Final = (
-    rf"(?:[=:!,>\"'`\\\])：＝“”\u00a0]|[ \t]+(?:(?i:{_SAID}|is|was|of)[ \t\"'`\\]*){{0,2}}[=:!>\"'`\\\-&%]"
-    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*(?:>|&gt;)|\([^()\"'`]*[\"'`]|&(?:quot|apos|#|gt)|</t"
-    r"|%(?:2[27]|(?:25)?3[AaDd]|5[Dd])|[\w.]*\s+[^\n]*input_value=|\s+(?i:value)|[ \t]*\|)"
+    rf"(?:[=:!,>\"'`\\\])\xa0{_WIDE}{_CURLED}]"
+    rf"|[ \t]+(?:(?i:{_SAID}|is|was|of)[ \t\"'`\\]*){{0,2}}[=:!>\"'`\\\-&%\xa0{_WIDE}{_CURLED}]"
+    r"|[ \t]+(?:(?:is|was|of)[ \t]+)?[^\s]*[0-9]|[ \t][^<>]*(?:>|&gt;)|\([^()\"'`]*[\"'`]"
+    r"|&(?:quot|apos|#|gt)|</t|%(?:2[27]|(?:25)?3[AaDd]|5[Dd])"
+    r"|[\w.]*\s+[^\n]*input_value=|\s+(?i:value)|[ \t]*\|)"
 )
 
 
@@ -150,7 +157,7 @@ class NameRule:
         """Return whether a value that is no text yet is secret under this name, or is one by its looks."""
         if isinstance(value, int | float) and is_counting(name):
             return False
-        is_random_key = isinstance(value, str) and _is_random(name, value)
+        is_random_key = isinstance(value, str) and is_random(name, value)
         return is_random_key or self.is_secret(name)
 
     def _value(self, text: str, start: int, end: int) -> Finding | None:
@@ -200,20 +207,8 @@ def _call(text: str, at: int, words: list[str]) -> Finding | None:
 def _random_key(text: str, at: int, name: str) -> Finding | None:
     """Return the value of a name that may be any key, if it looks like one that opens something."""
     first, last = value_span(text[at : at + 256], 0)
-    is_random = _is_random(name, text[at + first : at + last])
-    return Finding("name", at + first, at + last) if is_random else None
-
-
-_TWILIO: Final = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
-
-
-def _is_random(name: str, value: str) -> bool:
-    """Return whether a value opens something by its looks, under a name that may mean anything."""
-    name = name.lower()
-    if name not in BARE_NAMES or not looks_random(value):
-        return False
-    # Codes of articles and vouchers are in capitals; what Twilio calls a sid is no secret.
-    return not (value.isupper() or value.islower()) if name == "code" else not _TWILIO.fullmatch(value)
+    is_key = is_random(name, text[at + first : at + last])
+    return Finding("name", at + first, at + last) if is_key else None
 
 
 def _name_span(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
@@ -283,91 +278,6 @@ def _end_of_header(text: str, start: int, at: int) -> int:
     return min(line, quoted_end(text, at, opening[2], len(opening[1])))
 
 
-# -- what stands in a URL
-
-_SCHEME_CHARS: Final = re.compile(r"[A-Za-z][\w+.\-]{0,31}$")
-_URL_REST: Final = re.compile(r"(?:[^\s\"'`\\]|\\[^nrt\"'`])*")
-_TO_SPACE: Final = re.compile(r"\S*")
-_WEB: Final = re.compile(
-    r"(?i:https?|wss?|ftps?|git\+https?)://(?P<host>[^/?#@:]{1,253}(?::\d{1,5})?)(?P<rest>[/?#]|$)"
-)
-_PLACE: Final = re.compile(r"(?:\[[^\]]{0,64}\]|[^/?#:@\[\]]{1,253})(?::\d{0,5})?(?=[/?#,;)\]}>.]|$)")
-_CUT: Final = re.compile(r"(?:\.{3}|…)")
-_IS_QUERY_PAIR: Final = re.compile(r"[?&;#](?P<key>[^?&;#=]{1,64})=(?P<value>[^&#]*)")
-_QUERY_KEYS: Final = frozenset({"key", "code", "sig", "sas", "hmac", "access"})
-_STATUS: Final = re.compile(r"\d{1,4}")
-#: A key for a user, as GitHub, Bitbucket and Stripe take it.
-_KEY_AS_USER: Final = re.compile(r"(?P<user>[^:/?#@]{1,256}):(?P<rest>(?:x-oauth-basic|x-token-auth|)@)?")
-#: What a URL has to look like for a secret to be in it.
-URL_PATTERN: Final = r"://\S*[@?]|://[^\s/]*:"
-
-
-def _urls(is_secret: Callable[[str], bool]) -> Callable[[str], Iterator[Finding]]:
-    """Return the rule for logins and queries of URLs."""
-
-    def rule(text: str) -> Iterator[Finding]:
-        at = 0
-        while (colon := text.find("://", at)) >= 0:
-            at = colon + 3
-            scheme = _SCHEME_CHARS.search(text, max(0, colon - 32), colon)
-            if scheme is None:
-                continue
-            start, end = scheme.start(), _end_of_url(text, at)
-            url = text[start:end]
-            for first, last in _secrets_of(
-                url, is_secret, is_cut=bool(_CUT.match(text, end)) or end == len(text)
-            ):
-                if first < last and url[first:last] != MASK:
-                    yield Finding("url", start + first, start + last)
-            at = max(at, end)
-
-    return rule
-
-
-def _end_of_url(text: str, at: int) -> int:
-    """Return where a URL ends. A quote ends it, unless that would leave a login without its end."""
-    rest = _URL_REST.match(text, at)
-    end = at if rest is None else rest.end()
-    if "@" not in text[at:end] and ":" in text[at:end] and _PLACE.match(text, at, end) is None:
-        space = _TO_SPACE.match(text, end)
-        stop = end if space is None else space.end()
-        last = text.rfind("@", end, stop)
-        if last >= 0:
-            rest = _URL_REST.match(text, last)
-            return last if rest is None else rest.end()
-    return end
-
-
-def _secrets_of(url: str, is_secret: Callable[[str], bool], *, is_cut: bool) -> list[tuple[int, int]]:
-    web = _WEB.match(url)
-    place = url.index("://") + 3
-    if "@" in url[place:] and web is None:
-        found = [(first, last) for first, last in url_secrets(url) if url[first:last] != "git"]
-        login = _KEY_AS_USER.match(url, place)
-        if login is not None and (login["rest"] or looks_random(login["user"])):
-            found.append(login.span("user"))
-        return found
-    found = [
-        pair.span("value")
-        for pair in _IS_QUERY_PAIR.finditer(url, place)
-        if _is_secret_pair(unquote(pair["key"]), pair["value"], is_secret)
-    ]
-    host = _PLACE.match(url, place)
-    is_login = host is None and ":" in url[place:] and not url.startswith(("/", ":/"), place)
-    is_port_cut = is_cut and host is not None and re.search(r":\d*(?:\.{3}|…)", url[place:]) is not None
-    if web is None and (is_login or is_port_cut):
-        colon = url.index(":", place)
-        user_end = colon + 1 if colon > place else place
-        return [(user_end, len(url))]
-    return found
-
-
-def _is_secret_pair(key: str, value: str, is_secret: Callable[[str], bool]) -> bool:
-    if is_secret(key) or _is_random(key, value):
-        return True
-    return key.lower() in _QUERY_KEYS and not _STATUS.fullmatch(value)
-
-
 # -- what stands before its name
 
 #: What has to be in a text for it.
@@ -386,7 +296,9 @@ def _duplicates(text: str, is_secret: Callable[[str], bool]) -> Iterator[Finding
 
 def find(text: str, names: NameRule) -> list[Finding]:
     """Return all that is secret in a text, in order. What two rules find is there twice."""
-    found = [*names(text), *_urls(names.is_secret)(text)] if "://" in text else list(names(text))
+    found = list(names(text))
+    if "://" in text:
+        found += [Finding("url", start, end) for start, end in url_spans(text, names.is_secret)]
     if DUPLICATE in text:
         found += _duplicates(text, names.is_secret)
     for shape in SHAPES:

@@ -10,7 +10,7 @@ arguments of tasks that would cost too much, so names are read word by word here
 - A ``key`` is secret by the word before it, unless that is known to be harmless: ``stripe_key`` is,
   ``routing_key`` is not. A ``key`` alone is secret if its value looks random.
 - A ``code`` is secret by the word before it: ``verification_code`` is, ``postal_code`` is not. A ``sid``, a
-  ``ticket``, a ``pat`` or a ``code`` alone is secret if its value looks random.
+  ``ticket``, a ``pat``, an ``hmac`` or a ``code`` alone is secret if its value looks random.
 - What a name ends with may say that it only tells *of* a secret: ``token_count``, ``password_field``,
   ``TokenExpired``.
 """
@@ -36,7 +36,7 @@ __all__ = [
 #: Words that are too short to be looked for within others.
 SHORT_WORDS: Final = (
     *("pw", "psw", "pin", "otp", "totp", "cvv", "cvc", "ssn", "jwt", "csrf", "xsrf", "cred", "creds"),
-    *("sig", "bearer", "psk", "hmac"),
+    *("sig", "bearer", "psk"),
 )
 #: What neither of two words says alone.
 _TOGETHER: Final = r"conn(?:ection)?[_\- ]?str(?:ing)?s?|(?:seed|recovery)[_\- ]?phrase"
@@ -48,7 +48,7 @@ STEMS: Final = (
 )
 BARE_KEYS: Final = frozenset({"key", "keys"})
 #: Names that are secret if their value looks random.
-BARE_NAMES: Final = BARE_KEYS | {"sid", "ticket", "code", "pat"}
+BARE_NAMES: Final = BARE_KEYS | {"sid", "ticket", "code", "pat", "hmac"}
 #: Words before ``code`` that say it opens something.
 CODE_OF: Final = frozenset({
     "access", "activation", "auth", "backup", "fa", "invite", "login", "mfa", "recovery", "reset",

@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from celeriac.core.secret_name import BARE_NAMES
 from celeriac.core.secret_value import value_span
 
-__all__ = ["LONG_PATTERN", "SHAPES", "SHAPE_PATTERN", "Shape", "looks_random"]
+__all__ = ["LONG_PATTERN", "SHAPES", "SHAPE_PATTERN", "Shape", "is_random", "looks_random"]
 
 Spans = Iterable[tuple[int, int]]
 
@@ -34,6 +35,18 @@ def looks_random(text: str) -> bool:
     return text.count("/") + text.count(".") <= 3 and len(_TRANSITIONS.findall(text)) >= max(
         6, len(text) // 3
     )
+
+
+_TWILIO: Final = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+
+
+def is_random(name: str, value: str) -> bool:
+    """Return whether a value opens something by its looks, under a name that may mean anything."""
+    name = name.lower()
+    if name not in BARE_NAMES or not looks_random(value):
+        return False
+    # Codes of articles and vouchers are in capitals; what Twilio calls a sid is no secret.
+    return not (value.isupper() or value.islower()) if name == "code" else not _TWILIO.fullmatch(value)
 
 
 # -- tokens with a beginning of their own
@@ -125,12 +138,11 @@ def _forty(text: str) -> Iterator[tuple[int, int]]:
             yield found.span()
 
 
-# -- logins of HTTP
+# -- logins of HTTP and SMTP
 
-_CREDENTIAL: Final = r"(?:(?i:Bearer|Basic)|AUTH (?:PLAIN|LOGIN|XOAUTH2))[ \t]{1,8}[A-Za-z0-9._~+/=\-]{6,}"
-_CREDENTIALS: Final = re.compile(
-    rf"{_START}(?:(?i:Bearer|Basic)|AUTH (?:PLAIN|LOGIN|XOAUTH2))[ \t]{{1,8}}(?P<value>[A-Za-z0-9._~+/=\-]{{6,}})"
-)
+_LOGS_IN: Final = r"(?:(?i:Bearer|Basic)|AUTH (?:PLAIN|LOGIN|XOAUTH2))[ \t]{1,8}"
+_CREDENTIAL: Final = rf"{_LOGS_IN}[A-Za-z0-9._~+/=\-]{{6,}}"
+_CREDENTIALS: Final = re.compile(rf"{_START}{_LOGS_IN}(?P<value>[A-Za-z0-9._~+/=\-]{{6,}})")
 
 
 def _credentials(text: str) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from celeriac.core import redaction, secret, secret_name, secret_shape, secret_value
+from celeriac.core import redaction, secret, secret_name, secret_shape, secret_url, secret_value
 from celeriac.core.redaction import Redactor
 from celeriac.errors import ImproperlyConfigured
 from celeriac.model.events import Extra, Sent, Succeeded, WorkerOnline
@@ -26,9 +26,9 @@ def redactor() -> Redactor:
 # -- the corpus
 
 
-def test_the_corpus_has_five_hundred_secrets_of_many_shapes() -> None:
-    assert len(SECRETS) == len({entry.text for entry in SECRETS}) == 500
-    assert len(SHAPES) >= 60
+def test_the_corpus_has_six_hundred_secrets_of_many_shapes() -> None:
+    assert len(SECRETS) == len({entry.text for entry in SECRETS}) == 600
+    assert len(SHAPES) >= 200
     assert all(leaked(entry.text, entry.secret) for entry in SECRETS)
 
 
@@ -222,7 +222,7 @@ def test_a_structure_that_is_too_deep_is_masked(redactor: Redactor) -> None:
 
 # -- how much work a text can make
 
-MODULES: list[ModuleType] = [secret, secret_name, secret_shape, secret_value]
+MODULES: list[ModuleType] = [secret, secret_name, secret_shape, secret_url, secret_value]
 PATTERNS = [
     (f"{module.__name__}.{name}", value)
     for module in MODULES
@@ -269,6 +269,11 @@ HOSTILE = [
     "<token ", "Authorization: ", "password: \\n", "\\\\'", "Bearer ", "a:b@", "--password ", "'password', ",
     "session session ",
     "password=\\", "secret>", "&key=", "x-", "_", " ", "\n", "é", "4111111111111111 ", "0" * 39 + " ", "a1B2",
+    "mysql ", "mysql -p", "password(", "token('", "token(token ", "code=a&", "?code=", "/reset/", "/reset/a",
+    "password\\n  ", "password\n  a", "Duplicate entry '", "%3A%2F%2Fa%3A", "&quot;password&quot;: ", "%22",
+    "Private-Lines:", "---- BEGIN ", "\"kty\" \"d\":\"", "(AUTH ", "'name': 'password', ", "$2b$12$",
+    "sid=a1B2", "password: |\\n  ", "password | ", "</td><td>", "<td>password</td>", "'password')",
+    "unexpected token ",
 ]  # fmt: skip
 
 
