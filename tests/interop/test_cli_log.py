@@ -74,24 +74,46 @@ def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """A log of four segments."""
-    root = tmp_path / "history"
-    writer = LogWriter(
+def writer_of(root: Path, name: str) -> LogWriter:
+    return LogWriter(
         place_for(root),
         spool=root / "spool",
-        name="r",
+        name=name,
         redact=unchanged,
         segment_bytes=1 << 30,
         segment_age=300.0,
     )
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of four segments."""
+    root = tmp_path / "history"
+    writer = writer_of(root, "r")
     quarter = len(EVENTS) // 4
     for number in range(4):
         end = None if number == 3 else (number + 1) * quarter
         with writer:
             writer.append(EVENTS[number * quarter : end])
     return root
+
+
+@pytest.fixture
+def doubled(log: Path) -> Path:
+    """A log of two recorders that saw the same."""
+    with writer_of(log, "second") as writer:
+        writer.append([event for event in EVENTS if not isinstance(event, Gap)])
+    return log
+
+
+@pytest.fixture
+def unsealed(tmp_path: Path) -> Iterator[Path]:
+    """A log whose recorder is at work, and has sealed nothing yet."""
+    root = tmp_path / "fresh"
+    with writer_of(root, "r") as writer:
+        writer.append(EVENTS)
+        writer.sync()
+        yield root
 
 
 def segments(log: Path) -> list[Path]:
@@ -173,6 +195,38 @@ def test_replay_of_one_task_tells_it_and_the_gaps_that_may_hide_more(log: Path) 
     assert "GAP: events from 12:01:30.000 to 12:01:31.000 may be missing: the link broke" in (
         result.stderr.decode()
     )
+
+
+def test_replay_counts_and_shows_once_what_two_recorders_have(doubled: Path) -> None:
+    past = told("replay", doubled)
+
+    assert past["totals"]["events"] == len(EVENTS)
+    last = [json.dumps(event, sort_keys=True) for event in past["last_events"]]
+    assert len(last) == len(set(last)) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (("--task", "nosuch", "--worker", "w1@*"), " that fits --task nosuch and --worker w1@*"),
+        (("--until", "2025-01-01T00:00Z"), " until 2025-01-01T02:00:00+02:00"),
+    ],
+)
+def test_replay_that_finds_nothing_says_what_was_asked_for(
+    log: Path, options: tuple[str, ...], asked: str
+) -> None:
+    result = run("replay", log, *options)
+
+    assert result.stderr.decode() == f"nothing was recorded{asked}\n"
+
+
+@pytest.mark.parametrize("command", [("replay",), ("log", "ls"), ("log", "export"), ("events", "--log")])
+def test_moments_the_wrong_way_round_are_told_by_the_names_of_their_options(
+    log: Path, command: tuple[str, ...]
+) -> None:
+    result = run(*command, log, "--from", "-5m", "--until", "-10m")
+
+    assert (result.returncode, result.stderr) == (2, b"error: --from is later than --until: swap them\n")
 
 
 @pytest.mark.parametrize("until", ["-2h", "now", "2026-11-15"])
@@ -258,6 +312,19 @@ def test_events_of_a_log_are_told_as_live_ones_are(log: Path) -> None:
     assert result.stderr.decode().splitlines()[-1] == summary
 
 
+def test_events_of_two_recorders_are_told_once(doubled: Path) -> None:
+    result = run("events", "--log", doubled, "--type", "task-failed", "--json")
+
+    failed = [event["uuid"] for event in json_lines(result.stdout) if event["type"] == "task-failed"]
+    assert failed == [f"t{number:03d}" for number in range(0, TASKS, 10)]
+
+
+def test_a_gap_is_told_in_one_line(log: Path) -> None:
+    result = run("events", "--log", log, "--type", "nothing")
+
+    assert (result.stdout + result.stderr).count(b"GAP: ") == 1
+
+
 def test_events_between_two_moments_are_all_there_are(log: Path) -> None:
     result = run(
         "events", "--log", log, "--from", "2026-11-14T10:00:05Z", "--until", "2026-11-14T10:00:06Z",
@@ -281,9 +348,11 @@ def test_moments_of_live_events_are_refused() -> None:
 
 
 def test_ls_adds_up_an_hour_and_lists_its_segments(log: Path) -> None:
-    rows = told("log", "ls", log)
+    rows = told("log", "ls", log, "--all")
+    hours = told("log", "ls", log)
     table = run("log", "ls", log).stdout.decode().splitlines()
 
+    assert [(hour["segments"], hour["events"]) for hour in hours] == [(4, len(EVENTS))]
     assert [row["path"] for row in rows] == [str(path.relative_to(log)) for path in segments(log)]
     assert sum(row["events"] for row in rows) == len(EVENTS)
     assert table[0].split()[:5] == ["HOUR", "RECORDER", "SEGMENTS", "EVENTS", "BYTES"]
@@ -304,11 +373,26 @@ def test_stat_counts_what_is_there(log: Path) -> None:
     assert "task-failed       10" in people
 
 
+def test_what_is_not_sealed_yet_is_told_of(unsealed: Path) -> None:
+    listed = run("log", "ls", unsealed)
+    stat = told("log", "stat", unsealed)
+
+    assert listed.stderr.decode() == f"nothing is sealed yet; {len(EVENTS)} events not sealed in all\n"
+    assert (stat["first"], stat["last"]) == ("2026-11-14T10:00:00+00:00", "2026-11-14T10:01:40+00:00")
+    assert stat["recorders"][0]["until"] == stat["last"]
+
+
+def test_stat_says_that_it_adds_up_what_several_recorders_have(doubled: Path) -> None:
+    out = run("log", "stat", doubled).stdout.decode()
+
+    assert f"events           {2 * len(EVENTS) - 1}, all recorders added up: one that two of them saw" in out
+
+
 def test_verify_finds_nothing_wrong_with_a_log_as_it_was_written(log: Path) -> None:
     result = run("log", "verify", log)
 
     assert result.returncode == 0
-    assert result.stdout.decode().startswith(f"{len(EVENTS)} events in 4 segments and 1 files not sealed yet")
+    assert result.stdout.decode().startswith(f"{len(EVENTS)} events in 4 segments and 1 file not sealed yet")
     assert result.stdout.endswith(b": sound\n")
 
 
@@ -385,6 +469,17 @@ def test_compact_removes_what_is_too_old_and_keeps_failures_longer(log: Path) ->
     assert run("log", "verify", log).returncode == 0
 
 
+def test_compact_foretells_how_much_would_be_gone(log: Path) -> None:
+    size = sum(path.stat().st_size for path in segments(log))
+
+    foretold = told("log", "compact", log, "--keep", "1s", "--dry-run")
+    text = run("log", "compact", log, "--keep", "1s", "--dry-run").stdout.decode()
+
+    assert (foretold["events_removed"], foretold["bytes_freed"]) == (len(EVENTS), size)
+    assert text.splitlines()[-1].startswith(f"{len(EVENTS)} events and ")
+    assert len(segments(log)) == 4
+
+
 def test_compact_says_so_if_nothing_limits_the_log(log: Path) -> None:
     result = run("log", "compact", log)
 
@@ -432,6 +527,29 @@ def test_an_export_that_cannot_be_written_leaves_nothing_behind(log: Path, tmp_p
     assert result.returncode == 1
     assert b"cannot be written: No such file or directory; name another with --output" in result.stderr
     assert sorted(tmp_path.iterdir()) == [log]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("log", "ls"), ("log", "stat"), ("log", "verify"), ("log", "compact"), ("log", "export"), ("replay",),
+     ("events", "--log"), ("snapshot", "--parquet")],
+    ids=" ".join,
+)  # fmt: skip
+def test_without_arrow_every_command_says_what_to_install(log: Path, command: tuple[str, ...]) -> None:
+    # What is None there cannot be imported.
+    program = "import sys; sys.modules['pyarrow'] = None; from celeriac.cli import main; main()"
+
+    result = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program, *command, str(log)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=environment(),
+    )
+
+    assert result.returncode == 78, result.stderr
+    assert "pip install 'celeriac[history]'" in result.stderr
 
 
 def test_no_command_loads_arrow_before_it_reads_a_log() -> None:

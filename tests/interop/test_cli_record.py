@@ -26,6 +26,13 @@ from tests.builders import body, task
 
 PATIENCE = 60.0
 CELERIAC = [sys.executable, "-c", "from celeriac.cli import main; main()"]
+#: The command, but it tells how it gets on at each turn.
+IMPATIENT = """
+import celeriac.cli.record
+celeriac.cli.record._LINE_EVERY = 0.0
+from celeriac.cli import main
+main()
+"""
 #: A recorder whose disk never lets it end.
 STUCK = """
 import time
@@ -305,6 +312,30 @@ def test_a_disk_that_takes_nothing_is_told_and_recording_goes_on_when_it_does(pl
     assert "raise the limit on the size of files" in answer
     assert place.check()[0] == 0
     assert place.uuids() == ["first", *(f"t{number}" for number in range(10))]
+
+
+def test_messages_that_nobody_can_read_end_nothing(redis_place: Place) -> None:
+    with Path("/dev/full").open("wb") as full:
+        program = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", IMPATIENT, *redis_place.command()[3:]],
+            stdout=full,
+            stderr=full,
+            env=redis_place.environment,
+        )
+    try:
+        redis_place.wait_until(lambda told: told.get("state") == "recording")
+        redis_place.publish(*started(5))
+        redis_place.wait_until(lambda told: told["recorded"] == 5)
+        is_alive = program.poll() is None
+        program.send_signal(signal.SIGTERM)
+        program.wait(PATIENCE)
+    finally:
+        program.kill()
+        program.wait()
+
+    assert is_alive
+    assert redis_place.status()["state"] == "stopped"
+    assert len(list((redis_place.log / "events").rglob("*.parquet"))) == 1
 
 
 def test_systemd_is_told_that_it_is_ready_alive_and_about_to_end(redis_place: Place, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from celeriac.app import Celeriac
 from celeriac.node.camera import Polaroid, evcam
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from celeriac.testing.port import ReservedPort
 from celeriac.testing.process import wait_until
 from tests.interop.test_cli_elections import SHOP
 from tests.live import StartWorker, peer
@@ -107,7 +108,7 @@ def test_until_quiet_ends_when_no_task_was_heard_of(redis: RedisServer, tmp_path
         out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, err) == (0, "")
-    assert out.startswith("there/a.state: 1 workers, ")
+    assert out.startswith("there/a.state: 1 worker, ")
     assert len(State().restore(tmp_path / "there" / "a.state").workers) == 1
 
 
@@ -159,8 +160,32 @@ def test_a_camera_that_fails_to_the_end_fails_the_command(redis: RedisServer, tm
         _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 1
-    assert "A picture of Broken failed" in err
-    assert "the film is torn" in err
+    assert err.startswith("a picture every 0.2 s, by darkroom.Broken; Ctrl-C ends it\n")
+    assert "A picture of Broken failed: the film is torn; the next is tried in time." in err
+    assert err.splitlines()[-1].startswith(
+        "error: the camera darkroom.Broken failed: OSError: the film is torn; run it with --debug"
+    )
+
+
+def test_a_database_that_is_away_is_told_at_each_picture_and_with_its_own_option_at_the_end(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    port = ReservedPort()
+    url = f"postgresql://u:topsecret@127.0.0.1:{port.number}/db"
+
+    with running(redis, "--database", url, "--freq", "0.2", "--for", "1", cwd=tmp_path) as process:
+        _, err = process.communicate(timeout=PATIENCE)
+    port.release()
+
+    first, picture, *_, last = err.splitlines()
+    assert process.returncode == 69, err
+    assert first.startswith(
+        f"a picture every 0.2 s, to postgresql+psycopg://u:**@127.0.0.1:{port.number}/db;"
+    )
+    assert "A picture of DatabaseCamera failed: postgresql" in picture
+    assert "onnection refused" in picture
+    assert last.endswith("name another with --database URL")
+    assert "topsecret" not in err
 
 
 @pytest.mark.parametrize("option", ["--parquet", "--database"])
@@ -203,7 +228,9 @@ def test_cameras_of_ours_keep_what_happens_without_secrets(
     [
         (("a.state", "--parquet", "b"), 2, "one of OUTPUT"),
         (("--camera", "x:Y", "--parquet", "b"), 2, "one of OUTPUT"),
-        (("--until-quiet", "--database", "sqlite://"), 2, "one of OUTPUT"),
+        (("--until-quiet", "--database", "sqlite://"), 2, "--until-quiet is for a file"),
+        (("--camera", "json:dumps"), 2, "is no camera ("),
+        (("--database", "nonsense"), 78, "'nonsense' is no URL of a database"),
         (("--camera", "nowhere:Camera"), 78, "no module 'nowhere'"),
         (("--parquet", "b", "--maxrate", "often"), 2, "often"),
     ],

@@ -2,21 +2,25 @@
 
 import json
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event as Flag
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from celeriac.app import Celeriac
-from celeriac.errors import AccessRefused, ImproperlyConfigured
+from celeriac.errors import AccessRefused, DiskError, ImproperlyConfigured
 from celeriac.model.events import Event, Gap, TaskEvent
 from celeriac.model.message import Exchange
 from celeriac.node.record_source import record_queue
 from celeriac.node.recorder import Recorder
+from celeriac.node.scribe import Writer
 from celeriac.store.event_log import EventLog
+from celeriac.store.log_writer import LogWriter
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.process import wait_until
 from celeriac.transport.base import Connection
@@ -33,9 +37,11 @@ class Running:
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="recorder")
 
-    def start(self) -> None:
+    def start(self, state: str = "recording") -> None:
         self._thread.start()
-        assert wait_until(lambda: self.state == "recording" or not self._thread.is_alive(), patience=PATIENCE)
+        assert wait_until(
+            lambda: self.state in (state, "disk") or not self._thread.is_alive(), patience=PATIENCE
+        )
 
     @property
     def state(self) -> str:
@@ -60,6 +66,25 @@ class Running:
             self._error = error
 
 
+class SlowWriter:
+    """What writes a log, but not before it may, and not while there is trouble."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        self.may_write = Flag()
+        self.may_write.set()
+        self.trouble: DiskError | None = None
+        self._writer = writer
+
+    def append(self, events: Sequence[Event]) -> None:
+        assert self.may_write.wait(PATIENCE)
+        if self.trouble is not None:
+            raise self.trouble
+        self._writer.append(events)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+
 class Cluster:
     """An app on a broker with a log, and what is published to it."""
 
@@ -71,8 +96,8 @@ class Cluster:
         self._link: Connection | None = None
 
     @contextmanager
-    def recording(self, **options: Any) -> Iterator[Running]:
-        running = Running(self.app.history.Recorder(**options))
+    def recording(self, writer: Writer | None = None, **options: Any) -> Iterator[Running]:
+        running = Running(self._recorder(writer) if writer else self.app.history.Recorder(**options))
         running.start()
         try:
             yield running
@@ -110,6 +135,10 @@ class Cluster:
         if self._link is not None:
             self._link.close()
         self._link = None
+
+    def _recorder(self, writer: Writer) -> Recorder:
+        app = self.app
+        return Recorder(app.connection(), writer, settings=app.conf, clock=app.clock, name="one")
 
     def _opened(self) -> Connection:
         self._link = self._link or self.app.connection()
@@ -276,7 +305,7 @@ def test_on_rabbitmq_a_queue_that_is_gone_is_a_gap(make: Make, amqp_url: str) ->
     assert isinstance(gap, Gap)
     assert (gap.since, gap.reason) == (
         before.local_received,
-        "no recorder ran, and no queue kept the events for it",
+        "no queue kept the events for the recorder",
     )
 
 
@@ -409,6 +438,122 @@ def test_on_redis_what_finds_no_room_while_the_disk_is_full_is_counted_exactly(
     assert cluster.uuids() == ["first", *names(50), "last"]
     (gap,) = cluster.gaps()
     assert gap.reason.startswith("150 events were dropped")
+
+
+def test_on_rabbitmq_what_it_drops_while_the_disk_is_full_is_a_gap(make: Make, amqp_url: str) -> None:
+    cluster = make(amqp_url, log_queue_limit=20)
+    with cluster.recording() as running:
+        cluster.publish("first")
+        running.wait_for(1)
+        with disk_full(cluster.log):
+            cluster.publish("held")
+            assert wait_until(lambda: running.state == "disk", patience=PATIENCE)
+            cluster.publish(*names(100))
+            assert wait_until(lambda: cluster.queue_length() == 20, patience=PATIENCE)
+        running.wait_for(23)
+
+    _, held, *_ = cluster.recorded()
+    assert cluster.uuids() == ["first", "held", *names(100)[80:]]
+    (gap,) = cluster.gaps()
+    assert "log_queue_limit" in gap.reason
+    assert gap.since <= (held.local_received or 0.0) <= gap.until
+
+
+def test_on_rabbitmq_what_it_drops_while_the_recorder_is_slow_is_a_gap(make: Make, amqp_url: str) -> None:
+    cluster = make(amqp_url, log_queue_limit=20, log_pending_limit=5000)
+    writer = SlowWriter(cluster.app.history.writer())
+    with cluster.recording(writer) as running:
+        cluster.publish("first")
+        running.wait_for(1)
+        writer.may_write.clear()
+        # More than may be on their way to it.
+        cluster.publish(*names(2100))
+        assert wait_until(lambda: cluster.queue_length() == 20, patience=PATIENCE)
+        assert wait_until(lambda: running.recorder.progress.gaps > 0, patience=PATIENCE)
+        writer.may_write.set()
+        assert wait_until(lambda: "t2099" in cluster.uuids(), patience=PATIENCE)
+
+    assert len(cluster.uuids()) < 2101
+    assert "log_queue_limit" in cluster.gaps()[0].reason
+
+
+def test_on_rabbitmq_a_gap_that_could_not_be_recorded_is_told_by_the_next_recorder(
+    make: Make, amqp_url: str
+) -> None:
+    cluster = make(amqp_url)
+    with cluster.recording() as running:
+        cluster.publish("before")
+        running.wait_for(1)
+    with cluster.app.connection() as link:
+        link.delete_queue("celeriac.record.one")
+    writer = SlowWriter(cluster.app.history.writer())
+    writer.trouble = DiskError("the disk is full")
+    with pytest.raises(DiskError, match="gaps are told again"), cluster.recording(writer) as running:
+        assert wait_until(lambda: running.state == "disk", patience=PATIENCE)
+
+    with cluster.recording() as running:
+        cluster.publish("after")
+        running.wait_for(2)
+    with cluster.recording():
+        pass
+
+    before, gap, _ = cluster.recorded()
+    assert isinstance(gap, Gap)
+    assert gap.since == before.local_received
+    assert cluster.uuids() == ["before", "after"]
+
+
+def test_on_rabbitmq_a_recorder_that_is_paused_does_not_let_its_queue_expire(
+    make: Make, amqp_url: str
+) -> None:
+    cluster = make(amqp_url, log_queue_expires=4.0)
+    with cluster.recording() as running:
+        cluster.publish("first")
+        running.wait_for(1)
+        with disk_full(cluster.log):
+            cluster.publish("held")
+            assert wait_until(lambda: running.state == "disk", patience=PATIENCE)
+            cluster.publish(*names(10))
+            over_at = monotonic() + 5.0
+            assert wait_until(lambda: monotonic() > over_at, patience=PATIENCE)
+        running.wait_for(12)
+
+    assert cluster.uuids() == ["first", "held", *names(10)]
+    assert cluster.gaps() == []
+
+
+# -- two recorders of one name
+
+
+def test_on_rabbitmq_a_second_recorder_of_one_name_with_another_log_is_refused(
+    make: Make, amqp_url: str, tmp_path: Path
+) -> None:
+    cluster = make(amqp_url)
+    # It waits no longer than for its own last link, which would be gone after two beats.
+    second = make(amqp_url, broker_heartbeat=1).app.history.Recorder(tmp_path / "another")
+    with cluster.recording() as running:
+        with pytest.raises(ImproperlyConfigured, match=r"another recorder 'one' .* by --name"):
+            second.run()
+        cluster.publish(*names(50))
+        running.wait_for(50)
+
+    assert cluster.uuids() == names(50)
+    assert cluster.gaps() == []
+
+
+def test_on_rabbitmq_a_recorder_waits_until_the_broker_has_noticed_that_the_last_one_is_gone(
+    make: Make, amqp_url: str, tmp_path: Path
+) -> None:
+    cluster = make(amqp_url)
+    with ExitStack() as stack:
+        with cluster.recording():
+            later = Running(cluster.app.history.Recorder(tmp_path / "another"))
+            stack.callback(later.stop)
+            later.start(state="link")
+            assert wait_until(lambda: "--name" in later.recorder.progress.last_error, patience=PATIENCE)
+
+        assert wait_until(lambda: later.state == "recording", patience=PATIENCE)
+        assert later.recorder.progress.last_error == ""
 
 
 # -- what the log says

@@ -47,20 +47,23 @@ class _Recorder(RuleBasedStateMachine):
         self.told = 0
         self.gone: list[str] = []
 
-    @initialize(limit=LIMITS)
-    def begin(self, limit: int) -> None:
-        self.held: Recording[int] = Recording(limit=limit, interval=1.0, is_kept=self.is_kept, most_tickets=3)
+    @initialize(limit=LIMITS, most_bytes=LIMITS)
+    def begin(self, limit: int, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.held: Recording[int] = Recording(
+            limit=limit, interval=1.0, is_kept=self.is_kept, most_tickets=3, most_bytes=most_bytes
+        )
 
     @precondition(lambda self: self.is_taking)
-    @rule(size=st.integers(0, 5))
-    def receive(self, size: int) -> None:
+    @rule(size=st.integers(0, 5), length=st.integers(0, 3))
+    def receive(self, size: int, length: int) -> None:
         made = [event(next(self.numbers)) for _ in range(size)]
         ids = [str(each["uuid"]) for each in made]
         ticket = next(self.numbers) if self.is_kept else None
         if ticket is not None:
             self.tickets[ticket] = ids
         before = self.held.pending
-        self.held.receive(made, received_at=self.now, now=self.now, ticket=ticket)
+        self.held.receive(made, received_at=self.now, now=self.now, size=length, ticket=ticket)
         kept = self.held.pending - before
         self.received += ids[:kept]
         self.gone += ids[kept:]

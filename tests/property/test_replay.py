@@ -80,16 +80,16 @@ def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @contextmanager
-def recorded(messages: Iterable[Message]) -> Iterator[EventLog]:
-    """Have a log that was written in these steps."""
+def recorded(messages: Iterable[Message], *, beside: Path | None = None) -> Iterator[EventLog]:
+    """Have a log that was written in these steps, or added to one that is there."""
     with TemporaryDirectory(dir=_MEMORY) as folder:
-        root = Path(folder) / "log"
+        root = beside or Path(folder) / "log"
         age = [0.0]
 
         def opened() -> LogWriter:
             writer = LogWriter(
-                place_for(root), spool=root / "spool", name="r", redact=unchanged, segment_bytes=1 << 30,
-                segment_age=10.0, now=lambda: age[0],
+                place_for(root), spool=root / "spool", name="s" if beside else "r", redact=unchanged,
+                segment_bytes=1 << 30, segment_age=10.0, now=lambda: age[0],
             )  # fmt: skip
             writer.open()
             return writer
@@ -175,3 +175,34 @@ def test_a_replay_until_an_instant_is_a_live_state_of_what_had_happened(
         assert described(again) == described(worker)
         assert (again.heartbeat_expires or 0.0) >= (worker.heartbeat_expires or 0.0)
         assert name in ahead or again.alive == worker.alive
+
+
+def distinct(messages: Iterable[Message]) -> list[Message]:
+    """Return the same without events that something marks no better than one before them."""
+    known: set[object] = set()
+    left = []
+    for message in messages:
+        events = []
+        for event in message.events:
+            # Without the clock, which of task-sent is the receiver's: less is left, and each is one event.
+            who = (event.type, getattr(event, "uuid", None), event.hostname, event.pid, event.timestamp)
+            if (event.timestamp or event.clock) and not isinstance(event, Gap) and who not in known:
+                known.add(who)
+                events.append(event)
+        if events:
+            left.append(Message(events, message.after))
+    return left
+
+
+@ON_DISK
+@given(histories().map(distinct))
+def test_a_second_recorder_that_saw_the_same_changes_nothing(messages: list[Message]) -> None:
+    with recorded(messages) as one:
+        alone = Replay(one)
+        given_out = list(alone)
+        with recorded(messages, beside=Path(one.place.url)) as both:
+            together = Replay(both)
+            merged = list(together)
+
+    assert merged == given_out
+    assert seen(together.state) == seen(alone.state)

@@ -261,10 +261,9 @@ class Silence:
 def _show(dump: Dump, event: Event, paint: "Painter | None") -> None:
     if isinstance(event, Gap):
         alarm = f"GAP: {gap_text(event)}"
-        # People are told first: whoever reads the line of JSON may stop us at once.
-        if paint is None or not paint.is_terminal:
-            output.say(alarm)
         if paint is None:
+            # People are told first: whoever reads the line of JSON may stop us at once.
+            output.say(alarm)
             output.write_json(event_dict(event))
         else:
             paint.alarm(alarm)

@@ -16,7 +16,7 @@ from celeriac.node.replay import Replay
 if TYPE_CHECKING:
     from celeriac.store.event_log import EventLog
 
-__all__ = ["From", "LogPlace", "Speed", "Until", "moment_of", "open_log", "open_replay", "say_damage"]
+__all__ = ["From", "LogPlace", "Speed", "Until", "moments_of", "open_log", "open_replay", "say_damage"]
 
 LogPlace = Annotated[
     str | None,
@@ -68,11 +68,7 @@ def open_replay(
     progress: Callable[[int, int], object] | None = None,
 ) -> Replay:
     """Return the replay that options ask for."""
-    now = time()
-    since_at, until_at = (
-        moment_of(since, option="--from", now=now),
-        moment_of(until, option="--until", now=now),
-    )
+    since_at, until_at = moments_of(since, until)
     settings = session.app.conf
     return Replay(
         log,
@@ -87,8 +83,16 @@ def open_replay(
     )
 
 
-def moment_of(text: str | None, *, option: str, now: float) -> float | None:
-    """Return the moment of an option, and tell how it was understood."""
+def moments_of(since: str | None, until: str | None) -> tuple[float | None, float | None]:
+    """Return the moments of --from and --until, and tell how they were understood."""
+    now = time()
+    begin_at, end_at = _moment_of(since, "--from", now), _moment_of(until, "--until", now)
+    if begin_at is not None and end_at is not None and begin_at > end_at:
+        raise CallerError("--from is later than --until: swap them")
+    return begin_at, end_at
+
+
+def _moment_of(text: str | None, option: str, now: float) -> float | None:
     if text is None:
         return None
     moment = read_moment(text, option=option, now=now)

@@ -14,7 +14,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.history import From, LogPlace, Until, moment_of, open_log, say_damage
+from celeriac.cli.history import From, LogPlace, Until, moments_of, open_log, say_damage
 from celeriac.cli.measure import read_size, read_span
 from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
@@ -25,6 +25,7 @@ from celeriac.views.log import (
     HourRow,
     RecorderRow,
     SegmentRow,
+    count_text,
     finding_rows,
     hour_rows,
     recorder_rows,
@@ -64,7 +65,8 @@ class Form(StrEnum):
 
 All = Annotated[bool, typer.Option("--all", help="A line for each segment, with its path.")]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="Only what names tell: reads nothing, and counts no types and gaps.")
+    bool,
+    typer.Option("--quick", help="Only what names tell: reads no segment, and counts no types and gaps."),
 ]
 SetAside = Annotated[
     bool,
@@ -128,15 +130,19 @@ def ls(
       celeriac log ls s3://bucket/history --from -1d
       celeriac log ls --all --json | jq -r '.[].path'
     """
-    now = time()
-    begin_at, end_at = moment_of(since, option="--from", now=now), moment_of(until, option="--until", now=now)
-    segments = open_log(session, place).segments(begin_at, end_at)
-    if is_each or as_json:
+    begin_at, end_at = moments_of(since, until)
+    history = open_log(session, place)
+    segments = history.segments(begin_at, end_at)
+    if is_each:
         _write(SegmentRow._fields, segment_rows(segments), as_json=as_json)
     else:
         _write(HourRow._fields, hour_rows(segments), as_json=as_json)
     if not segments:
-        output.say("nothing is sealed of that time")
+        from celeriac.store.upkeep import stat as stat_of  # noqa: PLC0415  (needs the extra)
+
+        when = "yet" if begin_at is None and end_at is None else "of that time"
+        unsealed = sum(each.unsealed_rows for each in stat_of(history).recorders)
+        output.say(f"nothing is sealed {when}; {count_text(unsealed, 'event')} not sealed in all")
     return Code.OK
 
 
@@ -148,9 +154,9 @@ def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, as_j
       celeriac log stat
       celeriac log stat --quick --json | jq .bytes_per_event
     """
+    history = open_log(session, place)  # first: it says so if the extra is missing
     from celeriac.store.upkeep import stat as stat_of  # noqa: PLC0415  (needs the extra)
 
-    history = open_log(session, place)
     told = stat_of(history)
     types = None if quick else _types(history)
     if as_json:
@@ -179,9 +185,9 @@ def verify(
       celeriac log verify
       celeriac log verify s3://bucket/history --json | jq '.findings[].fix'
     """
+    history = open_log(session, place)  # first: it says so if the extra is missing
     from celeriac.store.upkeep import verify as verified_of  # noqa: PLC0415  (needs the extra)
 
-    history = open_log(session, place)
     with Progress("verifying") as progress:
         verified = verified_of(history, set_aside=set_aside, progress=progress)
     if as_json:
@@ -229,13 +235,7 @@ def compact(
     if as_json:
         output.write_json({"is_dry_run": dry_run, **done, "damage": damage}, indent=2)
     else:
-        verb = "would be " if dry_run else ""
-        output.write(f"{done['merged']:,} segments {verb}merged into {done['made']:,}")
-        output.write(
-            f"{done['dropped']:,} segments {verb}removed, and {done['trimmed']:,} {verb}cut down to failures"
-        )
-        if not dry_run:
-            output.write(f"{done['events_removed']:,} events and {size_text(done['bytes_freed'])} are gone")
+        _tell_compacted(done, is_foretold=dry_run)
         if limits["keep"] is None and limits["max_bytes"] is None:
             output.say(
                 "all is kept: neither log_keep nor log_max_bytes is set, nor --keep or --max-bytes given"
@@ -266,13 +266,12 @@ def export(
       celeriac log export --format csv --output failures.csv --type task-failed
       celeriac log export s3://bucket/history --format parquet --output november.parquet --from 2026-11-01
     """
-    from celeriac.store.upkeep import export as exported  # noqa: PLC0415  (needs the extra)
-
     if form is Form.PARQUET and target == _STDOUT and sys.stdout.isatty():
         raise CallerError("Parquet is nothing for a terminal: name a file with --output FILE")
-    now = time()
-    begin_at, end_at = moment_of(since, option="--from", now=now), moment_of(until, option="--until", now=now)
-    history = open_log(session, place)
+    begin_at, end_at = moments_of(since, until)
+    history = open_log(session, place)  # first: it says so if the extra is missing
+    from celeriac.store.upkeep import export as exported  # noqa: PLC0415  (needs the extra)
+
     with Progress("exporting") as progress, _opened(target) as file:
         parts = exported(
             history,
@@ -288,6 +287,21 @@ def export(
             file.write(part)
         file.flush()
     return say_damage(history.damage)
+
+
+def _tell_compacted(done: dict[str, int], *, is_foretold: bool) -> None:
+    verb = "would be " if is_foretold else ""
+    merged = f"{count_text(done['merged'], 'segment')} {verb}merged into {done['made']:,}"
+    output.write(merged if done["merged"] else f"{merged}: only several of one hour are, once it is over")
+    removed = f"{count_text(done['dropped'], 'segment')} {verb}removed"
+    output.write(f"{removed}, and {done['trimmed']:,} {verb}cut down to failures")
+    gone = f"{count_text(done['events_removed'], 'event')} and {size_text(done['bytes_freed'])}"
+    if not is_foretold:
+        output.write(f"{gone} are gone")
+    elif done["trimmed"]:
+        output.write(f"{gone} would be gone, and what is no failure of those that are cut down")
+    else:
+        output.write(f"{gone} would be gone")
 
 
 def _write(heads: Iterable[str], rows: Iterable[Any], *, as_json: bool) -> None:
@@ -342,11 +356,16 @@ def _foretold(history: "EventLog", limits: dict[str, Any], *, now: float) -> tup
     )
     left = [piece for piece in pieces if piece not in found.drop]
     too_much = beyond_size(left, max_bytes=limits["max_bytes"])
+    rows = {segment.path: segment.rows for segment in catalogue.segments}
+    going = [*found.drop, *too_much]
     done = {
         "merged": sum(map(len, runs)),
         "made": len(runs),
-        "dropped": len(found.drop) + len(too_much),
+        "dropped": len(going),
         "trimmed": len([piece for piece in found.trim if piece not in too_much]),
+        # Of what is dropped: how much of the rest is left is known only once it is read.
+        "events_removed": sum(rows[piece.path] for piece in going),
+        "bytes_freed": sum(piece.size for piece in going),
     }
     return done, []
 

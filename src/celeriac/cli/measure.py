@@ -40,8 +40,10 @@ def read_moment(text: str, *, option: str, now: float, zone: tzinfo | None = Non
         found = None if ago is None else Moment(now - ago)
     else:
         found = _named(plain, option, zone)
-    if found is None or not 0 <= found.at < MAX_TIMESTAMP:
+    if found is None or found.at < 0:
         raise _unreadable(option, text, "a moment", _MOMENTS)
+    if found.at >= MAX_TIMESTAMP:
+        raise CallerError(f"{option} {visible(text, 40)!r} is too late: name a moment before the year 2100")
     return found
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Final, Self
@@ -115,7 +116,7 @@ def record(
 
     recorder = history.Recorder(place, name=who, spool=spool, on_turn=take)
     broker = sanitize_url(session.app.conf.broker_url)
-    output.say(f"recording {broker} in {where.url}, as {visible(who)}; Ctrl-C ends it")
+    _say(f"recording {broker} in {where.url}, as {visible(who)}; Ctrl-C ends it")
     _run(recorder, display, limit, seconds, on_error=health.fail)
     return Code.OK
 
@@ -138,14 +139,21 @@ def _run(
         if on_error is not None and recorder.opened is not None:
             on_error(error)
         raise
-    output.say(progress_line(recorder.progress, rate=None, size=None))
+    _say(progress_line(recorder.progress, rate=None, size=None))
 
 
 def _end_at_once() -> None:
     """End the process, whatever its threads do: what is recorded stays, and the next start seals it."""
-    output.say("ended at once; what was recorded is kept")
-    sys.stdout.flush()
+    _say("ended at once; what was recorded is kept")
+    with suppress(OSError):
+        sys.stdout.flush()
     os._exit(Code.INTERRUPTED)
+
+
+def _say(line: str) -> None:
+    """Say it if that is possible: messages may go to the very disk that is full, or to nobody any more."""
+    with suppress(OSError, ValueError):
+        output.say(line)
 
 
 def _check(folder: Path, who: str) -> Code:
@@ -167,7 +175,7 @@ def _rehearse(app: "Celeriac", who: str, limit: int | None, seconds: float | Non
         is_passing=True,
         on_turn=lambda progress: display.show(progress, size=None),
     )
-    output.say("dry run: nothing is written; Ctrl-C ends it, and shows what would be redacted")
+    _say("dry run: nothing is written; Ctrl-C ends it, and shows what would be redacted")
     _run(recorder, display, limit, seconds)
     masked = rehearsal.masked()
     if masked:
@@ -179,7 +187,10 @@ def _rehearse(app: "Celeriac", who: str, limit: int | None, seconds: float | Non
 
 
 class Display:
-    """Shows how a recorder gets on: a line that changes, or one from time to time where nobody looks."""
+    """Shows how a recorder gets on: a line that changes, or one from time to time where nobody looks.
+
+    What cannot be shown is not: a terminal that is gone, or a disk that is full, ends nothing.
+    """
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -194,13 +205,15 @@ class Display:
             from rich.live import Live  # noqa: PLC0415
 
             self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
-            self._live.start()
+            with suppress(OSError, ValueError):
+                self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         live, self._live = self._live, None
         if live is not None:
-            live.stop()
+            with suppress(OSError, ValueError):
+                live.stop()
 
     def show(self, progress: Progress, *, size: int | None) -> None:
         """Take how it is now."""
@@ -213,7 +226,8 @@ class Display:
         if self._live is not None:
             from rich.text import Text  # noqa: PLC0415
 
-            self._live.update(Text(line), refresh=True)
+            with suppress(OSError, ValueError):
+                self._live.update(Text(line), refresh=True)
         elif now >= self._line_at:
             self._line_at = now + _LINE_EVERY
-            output.say(line)
+            _say(line)

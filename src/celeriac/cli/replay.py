@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -112,7 +112,8 @@ def replay(
     if as_json:
         output.write_json(past_dict(play.state, as_of=play.instant, gaps=gaps, last=last), indent=2)
     else:
-        _tell(play, gaps, last, has_workers=task is None)
+        filters = [f"{name} {text}" for name, text in (("--task", task), ("--worker", worker)) if text]
+        _tell(play, gaps, last, filters)
     return say_damage(damage)
 
 
@@ -162,11 +163,12 @@ def _gaps(play: Replay, history: "EventLog", *, is_filtered: bool) -> list[Gap]:
     return [event for event in read if isinstance(event, Gap)]
 
 
-def _tell(play: Replay, gaps: list[Gap], last: deque[Event], *, has_workers: bool) -> None:
+def _tell(play: Replay, gaps: list[Gap], last: deque[Event], filters: Sequence[str]) -> None:
     state = play.state
     sums = totals(state)
+    has_workers = not any(each.startswith("--task") for each in filters)
     if not sums.events:
-        output.say("nothing was recorded in that time")
+        output.say(f"nothing was recorded{_asked_for(play, filters)}")
         return
     workers = f"{sums.workers_online} of {sums.workers} workers online, " if has_workers else ""
     output.write(f"as of {moment_text(play.instant)}: {workers}{sums.tasks} tasks, {sums.events} events")
@@ -189,6 +191,13 @@ def _tell(play: Replay, gaps: list[Gap], last: deque[Event], *, has_workers: boo
         output.say(f"GAP: {gap_text(gap)}")
     if len(gaps) > _MOST_GAPS:
         output.say(f"and {len(gaps) - _MOST_GAPS} gaps before; --json tells all")
+
+
+def _asked_for(play: Replay, filters: Sequence[str]) -> str:
+    """Return what of a log was asked for."""
+    told = f" that fits {' and '.join(filters)}" if filters else ""
+    told += f" from {moment_text(play.since)}" if play.since is not None else ""
+    return told + (f" until {moment_text(play.until)}" if play.until is not None else "")
 
 
 def _name_of(event: Event, state: State) -> str | None:

@@ -17,7 +17,7 @@ from celeriac.cli.exit import Code
 from celeriac.cli.option import AsJson
 from celeriac.cli.session import Session
 from celeriac.cli.watch import Watch
-from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.events import TaskEvent
 from celeriac.views.text import visible
@@ -109,21 +109,32 @@ def snapshot(
       celeriac snapshot --camera shop.monitor:Camera --maxrate 10/m
     """
     cameras = [name for name in (camera, database, parquet) if name is not None]
-    if len(cameras) > 1 or (cameras and (place is not None or until_quiet)):
+    if len(cameras) + (place is not None) > 1:
         raise CallerError("one of OUTPUT, --camera, --database and --parquet: run several commands for more")
+    if cameras and until_quiet:
+        raise CallerError("--until-quiet is for a file, and a camera goes on: give it an end with --for")
+    from celeriac.node.camera import make_camera  # noqa: PLC0415  (loads what most commands do without)
+
     app = session.app
     if not cameras:
         told = _save(app, place or _FILE, _LISTEN if seconds is None else seconds, until_quiet=until_quiet)
     else:
-        film = _film(app, database=database, parquet=parquet) or _yours(camera or "")
-        told = _run(app, film, seconds, freq=freq, maxrate=maxrate)
+        with _blaming(camera):
+            film = _film(app, database=database, parquet=parquet) or _yours(camera or "")
+            made = make_camera(film, app, freq=freq, maxrate=maxrate)
+        output.say(f"a picture every {made.freq:g} s, {_target(film, camera)}; Ctrl-C ends it")
+        _run(app, made, seconds)
+        if database is not None:
+            # From here on it is not the broker that may be away.
+            session.place_option = "--database URL"
+        with _blaming(camera):
+            _take_last(made)
+        told = _counts(made.state) | {"pictures": made.taken, "failed": made.failed}
     if as_json:
         output.write_json(told, indent=2)
     else:
         saved = f"{told.pop('saved')}: " if "saved" in told else ""
-        output.write(
-            visible(saved + ", ".join(f"{value} {name}" for name, value in told.items()), _ROW_CHARS)
-        )
+        output.write(visible(saved + ", ".join(map(_counted, told, told.values())), _ROW_CHARS))
     return Code.OK
 
 
@@ -143,6 +154,11 @@ def _save(app: "Celeriac", place: str, seconds: float, *, until_quiet: bool) -> 
     watch.check()
     watch.state.save(place)
     return {"saved": sanitize_url(place) if "://" in place else place} | _counts(watch.state)
+
+
+def _counted(name: str, count: object) -> str:
+    """Return such as ``1 worker`` or ``2 workers``."""
+    return f"{count} {name.removesuffix('s') if count == 1 else name}"
 
 
 def _counts(state: "State") -> dict[str, object]:
@@ -186,7 +202,9 @@ def _load(module: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "fsspec", "sqlalchemy", "psycopg"):
             raise
-        raise ImproperlyConfigured(f"{error.name} is not installed: install celeriac[{extra}]") from None
+        raise ImproperlyConfigured(
+            f"snapshots there need {error.name}, which is not installed: pip install 'celeriac[{extra}]'"
+        ) from None
 
 
 def _yours(name: str) -> object:
@@ -198,19 +216,35 @@ def _yours(name: str) -> object:
     return load_camera(name)
 
 
-def _run(
-    app: "Celeriac", film: object, seconds: float | None, *, freq: float, maxrate: str | None
-) -> dict[str, object]:
-    """Have a camera take pictures until it is told to end, and a last one then."""
-    from celeriac.node.camera import evcam, make_camera  # noqa: PLC0415
+@contextmanager
+def _blaming(camera: str | None) -> Iterator[None]:
+    """Say whose fault it is if a camera that is none of ours raises."""
+    try:
+        yield
+    except CeleriacError:
+        raise
+    except Exception as error:
+        if camera is None:
+            raise
+        why = visible(f"{type(error).__name__}: {error}", _ROW_CHARS)
+        raise CeleriacError(f"the camera {camera} failed: {why}; run it with --debug to see where") from error
 
-    camera = make_camera(film, app, freq=freq, maxrate=maxrate)
+
+def _target(film: object, camera: str | None) -> str:
+    """Return where pictures go, for people."""
+    if camera is not None:
+        return f"by {camera}"
+    place = getattr(film, "place", film)
+    return f"to {getattr(place, 'url', place)}"
+
+
+def _run(app: "Celeriac", camera: "Polaroid", seconds: float | None) -> None:
+    """Have a camera take pictures until it is told to end."""
+    from celeriac.node.camera import evcam  # noqa: PLC0415
+
     receiver = app.events.Receiver()
-    output.say(f"{camera!r}; Ctrl-C ends it")
     with _ended(receiver, seconds):
         evcam(camera, app=app, receiver=receiver)
-    _take_last(camera)
-    return _counts(camera.state) | {"pictures": camera.taken, "failed": camera.failed}
 
 
 @contextmanager

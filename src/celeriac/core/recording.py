@@ -1,17 +1,33 @@
 """What a recorder holds between the broker and the disk, and what becomes of it."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from celeriac.errors import CallerError
 from celeriac.model.events import Event
 
-__all__ = ["GROUP_BYTES", "GROUP_EVENTS", "Dropped", "Effect", "Pause", "Recording", "Resume", "Write"]
+__all__ = [
+    "GROUP_BYTES",
+    "GROUP_EVENTS",
+    "MOST_BYTES",
+    "Dropped",
+    "Effect",
+    "Pause",
+    "Recording",
+    "Resume",
+    "Write",
+]
 
 #: So many events are worth a write of their own: from here on larger groups are hardly quicker.
 GROUP_EVENTS: Final = 8192
 #: The same for long ones, as they came off the broker.
 GROUP_BYTES: Final = 16 * 1024 * 1024
+#: There is room for this many bytes, as they came off the broker, however few the events are.
+MOST_BYTES: Final = 256 * 1024 * 1024
+#: A group is up to so many times as large as one that is due at once: a disk that was away for long gets
+#: what waited in several, none of them more than its format can take.
+_LARGEST: Final = 4
 #: How long to wait before a disk that failed is tried again.
 _RETRY: Final = 1.0
 #: How long a broker that keeps nothing is held up at a time, which fills its buffers. Redis cuts off who
@@ -48,6 +64,14 @@ class Dropped(NamedTuple):
 Effect = Write | Pause | Resume | Dropped
 
 
+class _Batch(NamedTuple, Generic[_T]):
+    """The events of one message, its bytes, and its ticket."""
+
+    events: Sequence[Event]
+    size: int
+    ticket: _T | None
+
+
 class Recording(Generic[_T]):
     """Events between their receipt and the moment when they are recorded, in the order they came.
 
@@ -56,15 +80,23 @@ class Recording(Generic[_T]):
     to be told once the events that came with it are recorded. One group is written at a time; if
     that fails it is written again, as it was, before all that came later.
 
-    There is room for ``limit`` events. A broker that keeps its messages (``is_kept``) is then asked
-    for no more, and none is lost; what was on its way is held all the same. Where events are gone
-    once they were sent, those that find no room are dropped and counted, until half of the room is
-    free: a gap is better whole than in a thousand pieces.
+    There is room for ``limit`` events, and for ``most_bytes``. A broker that keeps its messages
+    (``is_kept``) is then asked for no more, and none is lost; what was on its way is held all the
+    same. Where events are gone once they were sent, those that find no room are dropped and counted,
+    until half of the room is free: a gap is better whole than in a thousand pieces.
 
     ``now`` is a clock that never falls; ``received_at`` is the time of day.
     """
 
-    def __init__(self, *, limit: int, interval: float, is_kept: bool, most_tickets: int = 1000) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int,
+        interval: float,
+        is_kept: bool,
+        most_tickets: int = 1000,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
         if limit < 1:
             raise CallerError(f"log_pending_limit must be at least 1, not {limit}")
         self.limit = limit
@@ -79,11 +111,13 @@ class Recording(Generic[_T]):
         #: Whether the broker was asked for no more.
         self.is_paused = False
         self._most_tickets = most_tickets
-        self._waiting: list[Event] = []
-        self._bytes = 0
-        self._tickets: list[_T] = []
+        self._most_bytes = most_bytes
+        self._waiting: deque[_Batch[_T]] = deque()
+        #: Of what waits: events, bytes and tickets.
+        self._events = self._bytes = self._tickets = 0
         self._waiting_since = 0.0
         self._writing: list[Event] = []
+        self._writing_bytes = 0
         self._writing_tickets: list[_T] = []
         self._is_written = True
         self._retry_at = 0.0
@@ -97,7 +131,7 @@ class Recording(Generic[_T]):
     @property
     def pending(self) -> int:
         """How many events are held, and not recorded."""
-        return len(self._waiting) + len(self._writing)
+        return self._events + len(self._writing)
 
     @property
     def is_writing(self) -> bool:
@@ -106,7 +140,7 @@ class Recording(Generic[_T]):
 
     def is_ahead(self, now: float) -> bool:
         """Say whether the disk is behind so far that it is better to wait with receiving."""
-        if self._behind_since is None or not self.is_writing or self.pending <= self.limit // 2:
+        if self._behind_since is None or not self.is_writing or self._is_within(2):
             return False
         return self.is_kept or (not self.trouble and now < self._behind_since + _LONGEST_HOLD)
 
@@ -132,29 +166,23 @@ class Recording(Generic[_T]):
         ticket: _T | None = None,
     ) -> None:
         """Hold the events of one message of ``size`` bytes, as far as there is room."""
-        if ticket is not None:
-            self._tickets.append(ticket)
-        if not self._waiting:
-            self._waiting_since = now
         # What the broker keeps until it is recorded is not to be dropped: it would come again.
         excess = 0 if self.is_kept else len(events) - self._room()
         if excess > 0:
             self._drop(min(excess, len(events)), received_at)
             events = events[: max(0, len(events) - excess)]
-        self._waiting.extend(events)
-        self._bytes += size
+        if events or ticket is not None:
+            self._hold(_Batch(events, size, ticket), now)
 
-    def put(self, event: Event, *, now: float) -> None:
+    def put(self, event: Event, *, now: float, ticket: _T | None = None) -> None:
         """Hold an event of our own, whatever the room."""
-        if not self._waiting:
-            self._waiting_since = now
-        self._waiting.append(event)
+        self._hold(_Batch((event,), 0, ticket), now)
 
     def written(self) -> list[_T]:
         """Note that the group is recorded; return its tickets."""
         self.recorded += len(self._writing)
         tickets, self._writing_tickets = self._writing_tickets, []
-        self._writing, self._is_written, self.trouble = [], True, ""
+        self._writing, self._writing_bytes, self._is_written, self.trouble = [], 0, True, ""
         return tickets
 
     def failed(self, reason: str, *, now: float) -> None:
@@ -166,7 +194,9 @@ class Recording(Generic[_T]):
 
         The events stay, because it may have lost them. Who was told to pause still is.
         """
-        self._tickets, self._writing_tickets = [], []
+        self._waiting = deque(batch._replace(ticket=None) for batch in self._waiting if batch.events)
+        self._bytes = sum(batch.size for batch in self._waiting)
+        self._tickets, self._writing_tickets = 0, []
 
     def end(self) -> None:
         """Let everything be due at once: no more will come."""
@@ -176,11 +206,11 @@ class Recording(Generic[_T]):
     def tick(self, now: float) -> list[Effect]:
         """Return what is to be done by now."""
         effects: list[Effect] = []
-        if self.pending <= self.limit // 4:
+        if self._is_within(4):
             self._behind_since = None
-        elif self._behind_since is None and self.pending > self.limit // 2:
+        elif self._behind_since is None and not self._is_within(2):
             self._behind_since = now
-        if self._untold is not None and (self._is_ending or self.pending <= self.limit // 2):
+        if self._untold is not None and (self._is_ending or self._is_within(2)):
             effects.append(Dropped(*self._untold, self._why_dropped))
             self._untold, self._why_dropped = None, ""
         if self.is_kept and not self._is_ending:
@@ -203,7 +233,16 @@ class Recording(Generic[_T]):
 
     @property
     def _has_something(self) -> bool:
-        return bool(self.pending or self._tickets or self._writing_tickets)
+        return bool(self._waiting or self._writing or self._writing_tickets)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.pending >= self.limit or self._bytes + self._writing_bytes >= self._most_bytes
+
+    def _is_within(self, part: int) -> bool:
+        """Say whether no more of the room is taken than a half, for 2, or a quarter, for 4."""
+        held = self._bytes + self._writing_bytes
+        return self.pending <= self.limit // part and held <= self._most_bytes // part
 
     def _is_due(self, now: float) -> bool:
         if self.is_writing or not self._has_something:
@@ -213,31 +252,58 @@ class Recording(Generic[_T]):
         return (
             self._is_ending
             or now >= self._waiting_since + self.interval
-            or len(self._waiting) >= GROUP_EVENTS
+            or self._events >= GROUP_EVENTS
             or self._bytes >= GROUP_BYTES
-            or len(self._tickets) >= self._most_tickets
+            or self._tickets >= self._most_tickets
         )
 
     def _next_group(self) -> Write:
         # What failed is written again as it was, so that the disk can know it again.
         if not self._writing and not self._writing_tickets:
-            self._writing, self._waiting, self._bytes = self._waiting, [], 0
-            self._writing_tickets, self._tickets = self._tickets, []
+            self._take_group()
         self._is_written = False
         return Write(self._writing)
 
+    def _take_group(self) -> None:
+        """Have what waited longest written next: whole messages, so that each ticket is with its events."""
+        group: list[Event] = []
+        tickets: list[_T] = []
+        size = 0
+        while self._waiting:
+            batch = self._waiting[0]
+            is_larger = len(group) + len(batch.events) > GROUP_EVENTS * _LARGEST
+            if group and (is_larger or size + batch.size > GROUP_BYTES * _LARGEST):
+                break
+            self._waiting.popleft()
+            group.extend(batch.events)
+            size += batch.size
+            if batch.ticket is not None:
+                tickets.append(batch.ticket)
+        self._events -= len(group)
+        self._bytes -= size
+        self._tickets -= len(tickets)
+        self._writing, self._writing_bytes, self._writing_tickets = group, size, tickets
+
+    def _hold(self, batch: _Batch[_T], now: float) -> None:
+        if not self._waiting:
+            self._waiting_since = now
+        self._waiting.append(batch)
+        self._events += len(batch.events)
+        self._bytes += batch.size
+        self._tickets += batch.ticket is not None
+
     def _flow(self) -> list[Effect]:
         """Return whether the broker is to be asked for more, if that changes."""
-        if not self.is_paused and (self.trouble or self.pending >= self.limit):
+        if not self.is_paused and (self.trouble or self._is_full):
             self.is_paused = True
             return [Pause()]
-        if self.is_paused and not self.trouble and self.pending <= self.limit // 2:
+        if self.is_paused and not self.trouble and self._is_within(2):
             self.is_paused = False
             return [Resume()]
         return []
 
     def _room(self) -> int:
-        return 0 if self._untold is not None else max(0, self.limit - self.pending)
+        return 0 if self._untold is not None or self._is_full else self.limit - self.pending
 
     def _drop(self, count: int, received_at: float) -> None:
         before, since, _ = self._untold or (0, received_at, received_at)

@@ -148,8 +148,10 @@ class Polaroid:
     def _try(self, what: str, function: Callable[[], object]) -> None:
         try:
             function()
-        except Exception:
-            logger.exception("A %s of %s failed; the next is tried in time.", what, type(self).__name__)
+        except Exception as error:
+            who = type(self if self.film is None else self.film).__name__
+            why = str(error) or type(error).__name__
+            logger.exception("A %s of %s failed: %s; the next is tried in time.", what, who, why)
 
     # -- pictures
 
@@ -285,11 +287,18 @@ def make_camera(camera: object, app: App, **options: Any) -> Polaroid:
     if callable(camera):
         # A class of cameras, or a function that makes one as such a class does.
         given = {name: value for name, value in options.items() if name != "clear_after" or value is not None}
-        made = camera(app.events.State(), app=app, **given)
+        try:
+            made = camera(app.events.State(), app=app, **given)
+        except TypeError as error:  # most often it is no camera, and takes other arguments
+            raise _no_camera(camera, f" ({error})") from error
         if isinstance(made, Polaroid):
             return made
-    raise CallerError(
-        f"{camera!r} is no camera: derive a class from celeriac.Polaroid, or give something with "
+    raise _no_camera(camera)
+
+
+def _no_camera(camera: object, why: str = "") -> CallerError:
+    return CallerError(
+        f"{camera!r} is no camera{why}: derive a class from celeriac.Polaroid, or give something with "
         "on_shutter(state) and on_cleanup()"
     )
 

@@ -65,6 +65,8 @@ class Reception:
         self._now = now
         #: When a message last came, or else the subscription was confirmed.
         self.heard_at = now()
+        #: How long the last message was that could be opened, in bytes, as it was before it was compressed.
+        self.body_bytes = 0
         self._lost_because: str | None = None
 
     @property
@@ -104,7 +106,9 @@ class Reception:
             body = body_of(message)
         except PeerError as error:
             self.gate.refuse(error, message.body)
+            self.body_bytes = 0
             return []
+        self.body_bytes = len(body)
         events = self.gate.decode(body, received_at)
         self._stamp(events, received_at)
         return events

@@ -19,8 +19,9 @@ logger = logging.getLogger(__name__)
 
 #: How often the file is written, if nothing changes that matters.
 _WRITE_EVERY: Final = 2.0
-#: How often the bytes on the disk are counted.
-_MEASURE_EVERY: Final = 10.0
+#: How often the bytes on the disk are counted, and how much of the time that may take.
+_MEASURE_EVERY: Final = 1.0
+_MEASURE_SHARE: Final = 0.01
 #: A recorder that has not written for so long hangs, or its disk does.
 _STALE: Final = 15.0
 _TROUBLES: Final = {
@@ -65,8 +66,9 @@ class RecordHealth:
             self._supervisor.live()
         # A disk that hangs would keep us, too.
         if now >= self._measure_at and progress.state == "recording":
-            self._measure_at = now + _MEASURE_EVERY
             self.size = self._use.measure()
+            took = monotonic() - now
+            self._measure_at = now + max(_MEASURE_EVERY, took / _MEASURE_SHARE)
         if now >= self._write_at or self._has_changed(progress):
             self._write_at = now + _WRITE_EVERY
             self._last = progress

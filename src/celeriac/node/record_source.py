@@ -10,7 +10,7 @@ from celeriac.node.reception import Reception
 from celeriac.transport.base import Connection
 from celeriac.wire.names import ALL_EVENTS, event_exchange
 
-__all__ = ["RecordSource", "record_queue"]
+__all__ = ["NameTaken", "RecordSource", "record_queue"]
 
 #: Messages that may be on their way to us before the first of them is recorded. A task.multi of Celery has
 #: up to 24 events, so this is about as many events as may wait.
@@ -21,13 +21,30 @@ _KEEPING: Final = frozenset({"amqp"})
 _DEFAULT: Final = Exchange("", "direct")
 #: How long the broker may take to confirm a mark.
 _PATIENCE: Final = 10.0
-#: A mark is asked for this many times before the broker would forget it.
+#: Our queues are asked for this many times before the broker would forget them.
 _RENEWALS: Final = 4
+#: How often it is looked whether the queue is full.
+_LOOK_EVERY: Final = 2.0
+#: A broker gives a link up that has missed two beats, and RabbitMQ wants one a minute, unless told otherwise.
+_BEATS: Final = 2.5
+_LONGEST_BEAT: Final = 60.0
+#: What RabbitMQ says of a queue that is another link's.
+_LOCKED: Final = "RESOURCE_LOCKED"
 
-_NO_QUEUE: Final = "no recorder ran, and no queue kept the events for it"
+#: What is left of a message once it is read.
+_SETTLED: Final = Message(b"")
+
+_NO_QUEUE: Final = "no queue kept the events for the recorder"
 _FULL_QUEUE: Final = "the queue of the recorder was full, and the broker dropped the oldest (log_queue_limit)"
-_RESTARTED: Final = "the broker was restarted, and keeps no events across that"
+_RESTARTED: Final = (
+    "the broker was restarted, and keeps no events across that, or a recorder ended before it could tell "
+    "of a gap"
+)
 _NOBODY: Final = "no recorder ran"
+
+
+class NameTaken(ConnectionLost):
+    """Another link has the name of this recorder: one of ours that the broker still holds, or another's."""
 
 
 def record_queue(settings: Settings, name: str, driver: str) -> Queue:
@@ -51,6 +68,9 @@ class RecordSource:
 
     ``take`` gets each message, and, where the broker keeps it until it is told, the delivery to
     :meth:`accept`. With ``is_passing`` no queue is kept for us on any broker.
+
+    A link that keeps events has the name of the recorder to itself: else two recorders with two logs
+    would each get a part of them, and neither would know.
     """
 
     def __init__(
@@ -67,6 +87,10 @@ class RecordSource:
         self.link: Connection | None = None
         #: How many messages may be on their way.
         self.prefetch = min(_PREFETCH, settings.log_pending_limit)
+        #: To be accepted once the gap is recorded that :meth:`open` told of, and at once if there is none.
+        self.owed: Delivery | None = None
+        #: How long a broker may hold a link of ours that is gone.
+        self.longest_hold = _BEATS * min(settings.broker_heartbeat or _LONGEST_BEAT, _LONGEST_BEAT)
         self._connection = connection
         self._take = take
         self._queue = record_queue(settings, name, connection.driver)
@@ -78,13 +102,28 @@ class RecordSource:
             routing_key=f"{self._queue.name}.mark",
             max_length=1,
         )
+        # It is there for as long as the link is, whether events come over that or not.
+        self._lock = self._mark._replace(
+            name=f"{self._queue.name}.lock",
+            routing_key=f"{self._queue.name}.lock",
+            is_durable=False,
+            is_exclusive=True,
+            expires=None,
+            type=None,
+        )
+        self._name = name
+        self._is_paused = False
+        #: How many messages came since the queue was last looked at.
+        self._taken = 0
         self._renew_every = settings.log_queue_expires / _RENEWALS
-        self._renew_at = 0.0
+        self._look_every = min(_LOOK_EVERY, self._renew_every)
+        self._renew_at = self._look_at = 0.0
 
     def open(self, reception: Reception, *, is_paused: bool, now: float) -> str:
         """Make a link, and have events come over it; return why some may be missing, or nothing.
 
-        While ``is_paused`` they are kept, and do not come.
+        While ``is_paused`` they are kept, and do not come. Until :attr:`owed` is accepted, every link
+        that is made tells that some are missing. Raises NameTaken if the name is another link's.
         """
         link = self._connection.clone()
         try:
@@ -96,33 +135,56 @@ class RecordSource:
         except BaseException:
             link.close()
             raise
-        self.link, self._renew_at = link, now + self._renew_every
+        self.link, self._is_paused, self._taken = link, is_paused, 0
+        self._renew_at, self._look_at = now + self._renew_every, now + self._look_every
         return missed
 
     def pause(self) -> None:
         """Take no more; what was taken is still to be accepted."""
         if self.link is not None and self.is_kept:
+            self._is_paused = True
             self.link.stop_consuming(self._queue.name)
 
-    def resume(self) -> None:
-        """Take again what is there."""
-        if self.link is not None:
-            self.link.consume(self._queue, self._take_kept, prefetch=self.prefetch)
+    def resume(self) -> str:
+        """Take again what is there; return why some may be missing, or nothing."""
+        if self.link is None:
+            return ""
+        # Before any is taken: what was dropped meanwhile was dropped because the queue is full.
+        is_full = self._is_full(self._length(self.link))
+        self._is_paused, self._taken = False, 0
+        self.link.consume(self._queue, self._take_kept, prefetch=self.prefetch)
+        return _FULL_QUEUE if is_full else ""
 
     def accept(self, deliveries: list[Delivery]) -> None:
         """Let the broker forget what is recorded."""
         if self.link is not None:
             for delivery in deliveries:
-                self.link.accept(delivery)
+                if delivery is self.owed:
+                    self._set_mark(self.link)
+                else:
+                    self.link.accept(delivery)
 
-    def drain(self, timeout: float, *, now: float) -> int:
+    def look(self, *, now: float) -> str:
+        """See, now and then, how our queue is; return why events may be missing, or nothing."""
+        if self.link is None or not self.is_kept or now < self._look_at:
+            return ""
+        self._look_at = now + self._look_every
+        length = self._length(self.link)
+        if now >= self._renew_at:
+            # Nobody reads the mark, nor the queue while we pause: the broker would take them for abandoned.
+            self.link.declare(self._queue)
+            self.link.declare(self._mark)
+            self._renew_at = now + self._renew_every
+        if self._is_paused:  # what is dropped now is told when we resume: until then the queue stays full
+            return ""
+        # If it is behind, it was longer by what was taken from it since.
+        taken, self._taken = self._taken, 0
+        return _FULL_QUEUE if length and self._is_full(length + taken) else ""
+
+    def drain(self, timeout: float) -> int:
         """Take what is there, waiting for it; how many messages came. There must be a link."""
         if self.link is None:
             raise ConnectionLost("there is no link to take events from")
-        if self.is_kept and now >= self._renew_at:
-            # Nobody reads the mark, and the broker would take its queue for abandoned.
-            self.link.declare(self._mark)
-            self._renew_at = now + self._renew_every
         return self.link.drain(timeout)
 
     def wake(self) -> None:
@@ -138,8 +200,14 @@ class RecordSource:
             link.close()
 
     def _consume(self, link: Connection, *, is_paused: bool) -> str:
+        self._claim(link)
         length = link.queue_length(self._queue.name)
         has_mark = bool(link.queue_length(self._mark.name))
+        if length is None and has_mark:
+            # The queue is there again in a moment: until the gap is recorded nothing else tells of it.
+            link.delete_queue(self._mark.name)
+            has_mark = False
+        self.owed = None if has_mark else Delivery(_SETTLED, self._mark.name, None)
         try:
             link.declare(self._queue)
         except AccessRefused as error:
@@ -147,21 +215,46 @@ class RecordSource:
                 f"{error}; if log_queue_limit or log_queue_expires was changed, set it as it was, or record "
                 "what is left there, and delete the queue"
             ) from error
-        if not has_mark:
-            link.declare(self._mark)
-            link.publish(_DEFAULT, b"{}", routing_key=self._mark.name)
-            if link.unconfirmed(_PATIENCE):
-                raise ConnectionLost(f"lost the broker at {link.address}: it confirms nothing")
         if not is_paused:
             link.consume(self._queue, self._take_kept, prefetch=self.prefetch)
         if length is None:
             return _NO_QUEUE
-        if self._queue.max_length is not None and length >= self._queue.max_length:
+        if self._is_full(length):
             return _FULL_QUEUE
         return "" if has_mark else _RESTARTED
 
+    def _claim(self, link: Connection) -> None:
+        try:
+            link.declare(self._lock)
+        except ConnectionLost as error:
+            if _LOCKED not in str(error):
+                raise
+            raise NameTaken(
+                f"another recorder {self._name!r} records from {link.address}, in this log or in another, or "
+                "the broker has not noticed yet that it is gone: give one of two recorders another name, by "
+                "--name or log_recorder"
+            ) from error
+
+    def _set_mark(self, link: Connection) -> None:
+        link.declare(self._mark)
+        link.publish(_DEFAULT, b"{}", routing_key=self._mark.name)
+        if link.unconfirmed(_PATIENCE):
+            raise ConnectionLost(f"lost the broker at {link.address}: it confirms nothing")
+        self.owed = None
+
+    def _length(self, link: Connection) -> int:
+        length = link.queue_length(self._queue.name)
+        if length is None:  # a new link makes another, and tells of the gap
+            raise ConnectionLost(f"the queue {self._queue.name!r} at {link.address} was deleted")
+        return length
+
+    def _is_full(self, length: int) -> bool:
+        return self._queue.max_length is not None and length >= self._queue.max_length
+
     def _take_kept(self, delivery: Delivery) -> None:
-        self._take(delivery.message, delivery)
+        self._taken += 1
+        # What is in it is in its events: that it waits to be settled is no reason to hold it twice.
+        self._take(delivery.message, delivery._replace(message=_SETTLED))
 
     def _deliver(self, message: Message) -> None:
         self._take(message, None)

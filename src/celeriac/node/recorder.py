@@ -1,25 +1,24 @@
 """Records the events of a cluster, for ever: across restarts of the broker, and disks that are full."""
 
 import logging
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import inf
-from threading import current_thread, main_thread
 from time import monotonic, sleep, time
 from types import FrameType
-from typing import Final, NamedTuple
+from typing import Final
 
 from celeriac.config import Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.recording import Dropped, Effect, Pause, Recording, Resume, Write
-from celeriac.errors import ConnectionLost, DiskError, NetworkError
+from celeriac.errors import ConnectionLost, DiskError, ImproperlyConfigured, NetworkError
 from celeriac.model.events import Event, Gap
 from celeriac.model.message import Delivery, Message
 from celeriac.node.identity import anonymous_name
 from celeriac.node.reception import Reception
-from celeriac.node.record_source import RecordSource
+from celeriac.node.record_progress import Progress
+from celeriac.node.record_source import NameTaken, RecordSource
 from celeriac.node.scribe import Opened, Scribe, Writer
+from celeriac.node.stop_signals import stop_signals
 from celeriac.transport.base import Connection
 from celeriac.wire.event import Gate
 from celeriac.wire.names import ALL_EVENTS
@@ -40,30 +39,6 @@ _LONG_WRITE: Final = 10.0
 _LAST_LOOK: Final = 0.5
 
 
-class Progress(NamedTuple):
-    """How a recorder is. Times are moments; what is not known is None."""
-
-    #: ``recording``, ``disk`` (it takes nothing), ``dropping`` (nor is there room), ``link`` (there is none),
-    #: ``stopping``, or ``stopped``.
-    state: str
-    #: Events on the disk, gaps among them.
-    recorded: int = 0
-    #: Events that wait to be written.
-    pending: int = 0
-    #: Events for which there was no room, and messages or events that no one could read.
-    dropped: int = 0
-    refused: int = 0
-    #: Times that events may be missing for, as written into the log.
-    gaps: int = 0
-    segments: int = 0
-    pending_seals: int = 0
-    #: When the last recorded event came, and by how much it was late when it was on the disk.
-    last_event_at: float | None = None
-    lag: float | None = None
-    #: What is wrong now; empty if nothing is.
-    last_error: str = ""
-
-
 class Recorder:
     """Receives the events of a cluster, and has them written into a log.
 
@@ -75,7 +50,7 @@ class Recorder:
     events wait, and those beyond are dropped, counted, and told of in the log.
 
     It is run once. With ``is_passing`` no queue is made that outlives us. ``on_turn`` is called with the
-    :class:`Progress` several times a second.
+    :class:`Progress` several times a second; what it raises is logged, once, and ends nothing.
     """
 
     def __init__(
@@ -125,6 +100,7 @@ class Recorder:
         self._last_event_at: float | None = None
         self._lag: float | None = None
         self._link_trouble = ""
+        self._is_display_lost = False
         self._retry_at = self._tell_at = self._write_at = 0.0
 
     def run(self, *, limit: int | None = None, timeout: float | None = None) -> None:
@@ -133,17 +109,19 @@ class Recorder:
         A message is recorded as a whole, so there may be a few more. At the end everything that
         was received is recorded and sealed. In the main thread SIGINT and SIGTERM stop it; the second
         of them raises KeyboardInterrupt at once. Raises ConnectionLost when the broker cannot be reached
-        at the start, and DiskError when what was received could not be recorded.
+        at the start, ImproperlyConfigured when another recorder has our name there, and DiskError
+        when what was received could not be recorded.
         """
+        end_at = inf if timeout is None else monotonic() + timeout
         self.opened = opened = self._writer.open()
         for damage in opened.damage:
             logger.warning("%s", damage)
         self._scribe.start()
         try:
-            with self._signals():
-                self._connect(opened.last_received_at)
+            with stop_signals(self._on_signal):
+                self._begin(opened.last_received_at, end_at)
                 try:
-                    self._turns(limit or inf, inf if timeout is None else monotonic() + timeout)
+                    self._turns(limit or inf, end_at)
                 except NetworkError:  # not one that is tried again; what came before it is recorded
                     self._finish()
                     raise
@@ -204,6 +182,7 @@ class Recorder:
             self._settle(now)
             self._tick(now)
             self._tell(now)
+            self._look(now)
             if self._recording.is_ahead(now):
                 # Who waits here takes nothing off the link, and the broker sees that.
                 self._scribe.wait(_SLICE)
@@ -217,7 +196,7 @@ class Recorder:
         """Take what is there, waiting for it; make the link again if it is lost."""
         try:
             if self._source.link is not None:
-                self._source.drain(patience, now=now)
+                self._source.drain(patience)
             elif now >= self._retry_at:
                 self._connect()
             else:
@@ -232,7 +211,7 @@ class Recorder:
             events,
             received_at=self._reception.heard_at,
             now=monotonic(),
-            size=len(message.body),
+            size=self._reception.body_bytes,
             ticket=delivery,
         )
 
@@ -243,7 +222,7 @@ class Recorder:
             return
         error = outcome.error
         if error is None:
-            self._source.accept(self._recording.written())
+            self._accept(self._recording.written())
             self._note_last()
         elif isinstance(error, DiskError):
             if not self._recording.trouble:
@@ -259,7 +238,7 @@ class Recorder:
     def _do(self, effect: Effect) -> None:
         match effect:
             case Write(events=[]):  # nothing in those messages could be taken
-                self._source.accept(self._recording.written())
+                self._accept(self._recording.written())
             case Write(events=events):
                 self._last = events[-1]
                 self._write_at = monotonic()
@@ -270,9 +249,18 @@ class Recorder:
                 self._put(self._reception.gap(told, since=since, until=until))
             case Pause() | Resume():
                 try:
-                    (self._source.pause if isinstance(effect, Pause) else self._source.resume)()
+                    if isinstance(effect, Pause):
+                        self._source.pause()
+                    else:
+                        self._note_overrun(self._source.resume())
                 except ConnectionLost as error:
                     self._lose(error)
+
+    def _accept(self, deliveries: list[Delivery]) -> None:
+        try:
+            self._source.accept(deliveries)
+        except ConnectionLost as error:
+            self._lose(error)
 
     def _note_last(self) -> None:
         last = self._last
@@ -280,16 +268,57 @@ class Recorder:
             self._last_event_at = last.local_received
             self._lag = max(0.0, time() - (last.timestamp or last.local_received or 0.0))
 
-    def _put(self, gap: Gap) -> None:
+    def _put(self, gap: Gap, ticket: Delivery | None = None) -> None:
         self._gaps += 1
-        self._recording.put(gap, now=monotonic())
+        self._recording.put(gap, now=monotonic(), ticket=ticket)
 
     def _tell(self, now: float) -> None:
         if self._on_turn is not None and now >= self._tell_at:
             self._tell_at = now + _TELL_EVERY
-            self._on_turn(self.progress)
+            try:
+                self._on_turn(self.progress)
+            except Exception as error:  # noqa: BLE001 - that nobody can be told is no reason not to record
+                if not self._is_display_lost:
+                    self._is_display_lost = True
+                    logger.warning("It cannot be told how the recorder is: %s", error)
 
     # -- the link
+
+    def _begin(self, last_received_at: float | None, end_at: float) -> None:
+        """Make the first link; for a while the broker may still hold that of a recorder that was killed."""
+        give_up_at = monotonic() + self._source.longest_hold
+        while not self._is_stopping and monotonic() < end_at:
+            try:
+                self._connect(last_received_at)
+            except NameTaken as error:
+                if monotonic() >= give_up_at:
+                    raise ImproperlyConfigured(str(error)) from error
+                if not self._link_trouble:
+                    logger.warning("Waiting for up to %.0f seconds: %s", self._source.longest_hold, error)
+                self._link_trouble = str(error)
+                self._tell(monotonic())
+                sleep(_SLICE)
+            else:
+                break
+
+    def _look(self, now: float) -> None:
+        """Tell of what the broker drops because we take it too slowly."""
+        try:
+            missed = self._source.look(now=now)
+        except ConnectionLost as error:
+            self._lose(error)
+        else:
+            self._note_overrun(missed)
+
+    def _note_overrun(self, missed: str) -> None:
+        if missed:
+            since, until = self._reception.heard_at - self._lateness, time()
+            self._put(self._reception.gap(missed, since=since, until=max(since, until)))
+
+    @property
+    def _lateness(self) -> float:
+        """By how much what we took last was late, and so at most what we would have taken next."""
+        return min(self._lag or 0.0, self._longest_lag) if self._source.is_kept else 0.0
 
     def _connect(self, last_received_at: float | None = None) -> None:
         """Make a link; what was missed meanwhile goes into the log as a gap."""
@@ -297,11 +326,14 @@ class Recorder:
         reception, until = self._reception, time()
         if missed and reception.is_interrupted:
             # What waited in a queue that is gone was as late as what we last got out of it.
-            late = min(self._lag or 0.0, self._longest_lag) if self._source.is_kept else 0.0
             why = f"{missed}: {self._link_trouble}" if self._source.is_kept else self._link_trouble
-            self._put(reception.gap(why, since=reception.heard_at - late, until=until))
+            gap = reception.gap(why, since=reception.heard_at - self._lateness, until=until)
+            self._put(gap, self._source.owed)
         elif missed and last_received_at is not None:
-            self._put(reception.gap(missed, since=last_received_at, until=max(until, last_received_at)))
+            gap = reception.gap(missed, since=last_received_at, until=max(until, last_received_at))
+            self._put(gap, self._source.owed)
+        elif self._source.owed is not None:
+            self._source.accept([self._source.owed])
         reception.resume(has_missed=False)
         self._link_trouble = ""
 
@@ -332,7 +364,8 @@ class Recorder:
         trouble = recording.trouble
         self._close_log()
         if recording.pending:
-            left = "they stay in the queue" if self._source.is_kept else "they are lost"
+            is_kept = self._source.is_kept
+            left = "the broker keeps them, and gaps are told again" if is_kept else "they are lost"
             raise DiskError(f"{recording.pending} events were received and not recorded, {left}: {trouble}")
 
     def _take_last(self) -> None:
@@ -341,7 +374,7 @@ class Recorder:
             self._source.pause()
             until = monotonic() + _LAST_LOOK
             while not self._source.is_kept and self._source.link is not None and monotonic() < until:
-                if not self._source.drain(_NAP, now=monotonic()):
+                if not self._source.drain(_NAP):
                     break
         except ConnectionLost as error:
             self._lose(error)
@@ -360,22 +393,6 @@ class Recorder:
             error = outcome.error
         if error is not None:
             raise error
-
-    # -- signals
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Take Ctrl-C and SIGTERM as a wish to stop; only a program's main thread can."""
-        if current_thread() is not main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._is_stopping:

@@ -15,6 +15,11 @@ When was it heard of? By our own time of receipt, as always, but for two cases i
 
 **All of it.** Without ``until`` everything counts with its receipt as recorded, and the clock stands at the
 last one: the very state that a receiver beside the recorder had.
+
+**Once.** Of a log with several recorders, an event that more than one of them received comes once, as the
+first of them received it. It is known by its sender, its clock and its time: one that has neither clock nor
+time cannot be told from the next, and comes as often as it is there. So does one whose other receipt is more
+than some hundred thousand events away; what is known of its task is the same then, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,9 +29,11 @@ from operator import attrgetter
 from time import monotonic, sleep
 from typing import Final, Protocol
 
+from celeriac.core.order import task_key
 from celeriac.core.worker import Worker
 from celeriac.errors import CallerError
-from celeriac.model.events import Event
+from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import Event, Gap, TaskEvent
 from celeriac.node.state import State
 
 __all__ = ["Log", "Replay"]
@@ -39,6 +46,9 @@ _LONGEST_SILENCE: Final = 3600.0
 
 #: Events that the state takes at a time; meanwhile nobody else can look at it.
 _BATCH: Final = 4096
+#: Events that are remembered at least, for when another recorder has them too. Two that listen get an event
+#: within moments of each other; this is minutes of a large cluster, and some tens of megabytes.
+_REMEMBERED: Final = 100_000
 
 _receipt = attrgetter("local_received")
 
@@ -48,6 +58,9 @@ class Log(Protocol):
 
     #: What the last reading could not read, each in a sentence.
     damage: list[str]
+
+    def recorders(self) -> list[str]:
+        """Return the ids of all who recorded something that is there."""
 
     def read(
         self,
@@ -166,7 +179,9 @@ class Replay:
         self.stop()
 
     def _events(self) -> Iterator[Event]:
-        return self._log.read(self.since, self.until, *self._filters, progress=self._progress)
+        events = self._log.read(self.since, self.until, *self._filters, progress=self._progress)
+        # What one recorder has twice, a live receiver got twice.
+        return _once(events) if len(self._log.recorders()) > 1 else events
 
     def _given_out(self, groups: Iterable[list[Event]]) -> Iterator[list[Event]]:
         for group in groups:
@@ -239,6 +254,32 @@ class Replay:
         for worker in workers:
             if worker.heartbeats and worker.timestamp:  # it was heard of, and not only read of
                 worker.see(worker.timestamp)
+
+
+def _once(events: Iterable[Event]) -> Iterator[Event]:
+    """Leave out what came before, as far as is remembered."""
+    recent: set[object] = set()
+    older: set[object] = set()
+    for event in events:
+        identity = _identity(event)
+        if identity is not None:
+            if identity in recent or identity in older:
+                continue
+            recent.add(identity)
+            if len(recent) >= _REMEMBERED:
+                recent, older = set(), recent
+        yield event
+
+
+def _identity(event: Event) -> object:
+    """Return what an event has in common with no other; None for one that nothing marks."""
+    if isinstance(event, Gap):  # each recorder tells of its own
+        return None
+    if event.timestamp == 0.0 and event.clock == NO_CLOCK:
+        return None
+    if isinstance(event, TaskEvent):
+        return (event.uuid, *task_key(event))
+    return (event.type, event.hostname, event.pid, event.clock, event.timestamp)
 
 
 def _moment(event: Event) -> float:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
@@ -44,6 +45,9 @@ _MARK: Final = re.compile(
     r"([A-Za-z0-9_-]{1,80})\.(\d{12,18})-(\d{12,18})\.(nothing|failures|trimmed)", re.ASCII
 )
 _HOUR: Final = re.compile(rf"{EVENTS}/date=(\d{{4}}-\d\d-\d\d)/hour=(\d\d)/[^/]+", re.ASCII)
+_HOUR_SECONDS: Final = 3600.0
+#: The year 2020. Nothing was recorded before it: a clock that says so had not been set yet.
+_SANE_AT: Final = 1_577_836_800.0
 #: Who merges or removes segments while we list can hide what is there; who looks again finds it.
 _LISTINGS: Final = 4
 
@@ -78,17 +82,54 @@ class Catalogue(NamedTuple):
         known = {segment.recorder for segment in self.segments} | {each.recorder for each in self.unsealed}
         return sorted(known)
 
+    def thinned(self) -> list[tuple[Segment, int]]:
+        """Return the segments that lack rows which retention did not take, and how many."""
+        touched = [*self.marks["failures"], *self.marks["trimmed"]]
+        found: list[tuple[Segment, int]] = []
+        for segment in self.segments:
+            span = span_of(segment)
+            # Most have all of them.
+            if segment.rows == span.size or _shared(span, touched):
+                continue
+            rows = span.size - segment.rows - _shared(span, self.marks["nothing"])
+            if rows > 0:
+                found.append((segment, rows))
+        return found
+
     def pieces(self) -> list[Piece]:
-        """Return the segments that are read, as decisions are made about them."""
-        return [
-            Piece(hour_at(segment), span_of(segment), segment.size, segment.end_at, segment.path)
-            for segment in self.segments
-        ]
+        """Return the segments that are read, as decisions are made about them.
+
+        Where a clock was wrong beyond doubt, a segment counts as received when the one after it was, or as
+        its senders say. If nothing tells, it is of no age, and stays.
+        """
+        pieces: list[Piece] = []
+        for _, group in groupby(self.segments, attrgetter("recorder")):
+            after = inf
+            for segment in reversed(list(group)):
+                received_at = hour_at(segment)
+                if received_at < _SANE_AT:
+                    sent_at = segment.end_at // _HOUR_SECONDS * _HOUR_SECONDS
+                    received_at = sent_at if after == inf and sent_at >= _SANE_AT else after
+                else:
+                    after = received_at
+                pieces.append(
+                    Piece(received_at, span_of(segment), segment.size, segment.end_at, segment.path)
+                )
+        return sorted(pieces, key=attrgetter("span"))
 
 
 def span_of(segment: Segment) -> Span:
     """Return the numbers that a segment stands for."""
     return Span(segment.recorder, segment.first, segment.last)
+
+
+def _shared(span: Span, others: Iterable[Span]) -> int:
+    """Return how many numbers of a span some others have, none of which overlap."""
+    return sum(
+        max(0, min(span.last, other.last) - max(span.first, other.first) + 1)
+        for other in others
+        if other.recorder == span.recorder
+    )
 
 
 def hour_at(segment: Segment) -> float:

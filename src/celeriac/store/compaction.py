@@ -107,7 +107,7 @@ def _covers(span: Span, other: Span) -> bool:
 def _merge(log: EventLog, old: list[Segment]) -> Segment:
     batches: list[pa.RecordBatch] = []
     for segment in old:
-        batches += read_segment(log.place, segment).to_batches()
+        batches += read_segment(log.place, segment, is_for_rewriting=True).to_batches()
     new = write_segment(
         log.place,
         batches,

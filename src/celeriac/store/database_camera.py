@@ -7,6 +7,7 @@ the rows come out the same, and a late snapshot never undoes a newer one.
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -65,6 +66,7 @@ _ROUNDS: Final = 100
 MAX_PENDING: Final = 100_000
 #: Seconds to wait for a connection, or for another program to let go of a file.
 _PATIENCE: Final = 30
+_WORD: Final = re.compile(r"[a-z./-]{0,40}", re.ASCII)
 _SCHEMES: Final = {
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
@@ -276,8 +278,10 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError:
+        # A mistyped word is no login, and whoever wrote it is to find it.
+        told = url if _WORD.fullmatch(url) else sanitize_url(url)
         raise ImproperlyConfigured(
-            f"{sanitize_url(url)!r} is no URL of a database: write such as "
+            f"{told!r} is no URL of a database: write such as "
             "postgresql://user:password@host/name or sqlite:///snapshots.db"
         ) from None
     scheme = _SCHEMES.get(parsed.drivername)

@@ -50,7 +50,7 @@ def translated(error: SQLAlchemyError, url: URL) -> CeleriacError:
     if code in (_ROOM, _READ_ONLY) or url.get_backend_name() == "sqlite":
         return DiskError(f"{place} cannot be written: {said}; see that it has room and may be written to")
     if isinstance(error, OperationalError | InterfaceError) or _is_lost(error):
-        return ConnectionLost(f"{place} cannot be reached: {said}; it is tried again with the next snapshot")
+        return ConnectionLost(f"{place} cannot be reached: {said}")
     return DiskError(f"{place} did not take the snapshot: {said}")
 
 

@@ -13,7 +13,16 @@ from celeriac.model.events import Event
 from celeriac.store.catalogue import Catalogue, Unsealed, catalogue_of, spool_of
 from celeriac.store.columns import SCHEMA, to_events
 from celeriac.store.place import place_for
-from celeriac.store.reading import Reading, Source, is_admitted, left_out, lost, scan_unsealed, sources_of
+from celeriac.store.reading import (
+    Reading,
+    Source,
+    is_admitted,
+    left_out,
+    lost,
+    scan_unsealed,
+    sources_of,
+    thinned,
+)
 from celeriac.store.segment import Damaged, Segment, read_segment
 from celeriac.store.selection import Selection
 from celeriac.store.stream import merged
@@ -173,7 +182,10 @@ class EventLog:
 
 def _losses(catalogue: Catalogue, selection: Selection) -> list[str]:
     """Say which numbers are missing, unless all around them is of another time."""
-    return [lost(hole) for hole in catalogue.missing if _is_near(hole, catalogue.segments, selection)]
+    holes = [lost(hole) for hole in catalogue.missing if _is_near(hole, catalogue.segments, selection)]
+    return holes + [
+        thinned(segment, rows) for segment, rows in catalogue.thinned() if is_admitted(segment, selection)
+    ]
 
 
 def _is_near(hole: Span, segments: Sequence[Segment], selection: Selection) -> bool:

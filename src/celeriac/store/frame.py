@@ -47,6 +47,8 @@ _MAGIC: Final = b"CELWAL%d\n" % _FORMAT
 _MARKER: Final = b"\xff\xfeCW"
 _LAYOUT: Final = Layout("<4sIIQI")
 _CHECK: Final = Layout("<I")
+#: What an Arrow stream ends with.
+_END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 #: The bytes of a frame before its rows.
 FRAME_BYTES: Final = _LAYOUT.size + _CHECK.size
 #: A header is some 150 bytes.
@@ -90,6 +92,10 @@ class Frame(NamedTuple):
     def payload(self, content: memoryview) -> memoryview:
         """Return the bytes of its rows, as many as there are."""
         return content[self.offset + FRAME_BYTES : self.end]
+
+    def is_ended(self, content: memoryview) -> bool:
+        """Its last bytes are there, those that every frame has, and nothing is behind them."""
+        return self.end == len(content) and bytes(self.payload(content)[-len(_END) :]) == _END
 
     def is_whole(self, content: memoryview) -> bool:
         """Its rows are all there, and are what was written."""

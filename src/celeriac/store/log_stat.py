@@ -1,8 +1,10 @@
-"""How large a log is, and what is in it, by its names: nothing sealed is read."""
+"""How large a log is, and what is in it. By names: of events only those that are not sealed yet are read."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
+
+import pyarrow.compute as pc
 
 from celeriac.core.coverage import Span
 from celeriac.errors import DiskError
@@ -11,6 +13,8 @@ from celeriac.store.event_log import EventLog
 from celeriac.store.local_place import DAMAGED
 from celeriac.store.reading import scan_unsealed
 from celeriac.store.segment import Segment
+from celeriac.store.selection import moments
+from celeriac.store.write_ahead_scan import Scanned
 
 __all__ = ["LogStat", "RecorderStat", "stat"]
 
@@ -28,9 +32,20 @@ class RecorderStat(NamedTuple):
     #: The range of its numbers; 0 for none.
     first: int
     last: int
-    #: When its sealed events happened; None if there are none.
+    #: When its events happened, sealed or not; None if there are none.
     begin_at: float | None
     end_at: float | None
+
+
+class _Waiting(NamedTuple):
+    """What is there of one write-ahead file."""
+
+    first: int
+    last: int
+    rows: int
+    bytes: int
+    #: When its events happened; none if there are none.
+    moments: tuple[float, ...]
 
 
 class LogStat(NamedTuple):
@@ -70,12 +85,12 @@ class LogStat(NamedTuple):
 
     @property
     def begin_at(self) -> float | None:
-        """When the first sealed event happened."""
+        """When the first event happened."""
         return min((each.begin_at for each in self.recorders if each.begin_at is not None), default=None)
 
     @property
     def end_at(self) -> float | None:
-        """When the last sealed event happened."""
+        """When the last event happened."""
         return max((each.end_at for each in self.recorders if each.end_at is not None), default=None)
 
 
@@ -101,30 +116,36 @@ def _size(spans: Sequence[Span]) -> int:
 def _of_recorder(catalogue: Catalogue, recorder: str) -> RecorderStat:
     segments = [each for each in catalogue.segments if each.recorder == recorder]
     waiting = [_of_file(each) for each in catalogue.unsealed if each.recorder == recorder]
-    ends = _ends(segments, waiting)
+    happened = [at for each in waiting for at in each.moments]
     return RecorderStat(
         recorder,
         len(segments),
         sum(each.rows for each in segments),
-        sum(rows for _, _, rows, _ in waiting),
+        sum(each.rows for each in waiting),
         sum(each.size for each in segments),
-        sum(size for _, _, _, size in waiting),
-        *ends,
-        min((each.begin_at for each in segments), default=None),
-        max((each.end_at for each in segments), default=None),
+        sum(each.bytes for each in waiting),
+        *_ends(segments, waiting),
+        min([each.begin_at for each in segments] + happened, default=None),
+        max([each.end_at for each in segments] + happened, default=None),
     )
 
 
-def _of_file(unsealed: Unsealed) -> tuple[int, int, int, int]:
-    """Return the first and last number of a write-ahead file, its rows and its bytes."""
+def _of_file(unsealed: Unsealed) -> _Waiting:
     # One that is sealed at this moment is counted the next time.
     with suppress(DiskError, FileNotFoundError):
-        scanned = scan_unsealed(unsealed, has_batches=False)
-        return scanned.first, scanned.next - 1, scanned.rows, unsealed.path.stat().st_size
-    return unsealed.first, unsealed.first - 1, 0, 0
+        scanned = scan_unsealed(unsealed)
+        size = unsealed.path.stat().st_size
+        return _Waiting(scanned.first, scanned.next - 1, scanned.rows, size, _moments(scanned))
+    return _Waiting(unsealed.first, unsealed.first - 1, 0, 0, ())
 
 
-def _ends(segments: Sequence[Segment], waiting: Sequence[tuple[int, int, int, int]]) -> tuple[int, int]:
-    firsts = [each.first for each in segments] + [first for first, _, rows, _ in waiting if rows]
-    lasts = [each.last for each in segments] + [last for _, last, rows, _ in waiting if rows]
+def _moments(scanned: Scanned) -> tuple[float, ...]:
+    """Return when the first and the last event of each batch happened."""
+    found = [pc.min_max(moments(batch)).as_py() for batch in scanned.batches if batch.num_rows]
+    return tuple(at for each in found for at in (each["min"], each["max"]))
+
+
+def _ends(segments: Sequence[Segment], waiting: Sequence[_Waiting]) -> tuple[int, int]:
+    firsts = [each.first for each in segments] + [each.first for each in waiting if each.rows]
+    lasts = [each.last for each in segments] + [each.last for each in waiting if each.rows]
     return min(firsts, default=0), max(lasts, default=0)

@@ -7,6 +7,7 @@ there is a next one.
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from time import time
@@ -18,10 +19,11 @@ import pyarrow as pa
 
 from celeriac.errors import CallerError, DiskError
 from celeriac.model.events import Event
+from celeriac.store.catalogue import FIRST
 from celeriac.store.columns import to_batch
 from celeriac.store.disk import At, pass_by
 from celeriac.store.place import Place
-from celeriac.store.recovery import recover
+from celeriac.store.recovery import Recovered, recover
 from celeriac.store.sealer import Sealer
 from celeriac.store.sealing import Sealing, Task
 from celeriac.store.spool import Spool
@@ -32,6 +34,9 @@ __all__ = ["LogWriter", "Opened"]
 _HOUR: Final = 3600.0
 #: Seconds until what could not be sealed is tried again: an object store is away for minutes, not moments.
 _RETRY_AFTER: Final = 5.0
+#: Seconds for which one waits for a file to be sealed: many times what the largest takes. An object store, or
+#: the network before it, can hang without a word.
+_PATIENCE: Final = 10.0
 
 
 class Opened(NamedTuple):
@@ -69,6 +74,7 @@ class LogWriter:
         now: Callable[[], float] = time,
         at: At = pass_by,
         retry_after: float = _RETRY_AFTER,
+        patience: float = _PATIENCE,
     ) -> None:
         self._place = place
         self._spool = Spool(spool, name)
@@ -81,8 +87,9 @@ class LogWriter:
         self.damage: list[str] = []
         #: Events that were synced.
         self.recorded = 0
-        self._sealing = Sealing(place, name=self._spool.folder.name, report=self.damage.append, at=at)
-        self._sealer = Sealer(self._sealing.seal, retry_after=retry_after)
+        self._retry_after = retry_after
+        self._patience = patience
+        self._sealing, self._sealer = self._seals()
         self._lock = RLock()
         self._process = 0
         self._recorder = ""
@@ -91,6 +98,8 @@ class LogWriter:
         self._begun_at = 0.0
         self._last_received_at: float | None = None
         self._is_roll_due = False
+        #: The next file may be there, and what is behind its number in this one would not count any more.
+        self._must_roll = False
         self._roll_error: DiskError | None = None
 
     @property
@@ -134,7 +143,12 @@ class LogWriter:
             if not file.rows:
                 self._begun_at = self._now()
             self._at("append-before-write")
-            file.append(batch)
+            try:
+                file.append(batch)
+            except DiskError:
+                # It may be this file: it is as long as files may be, or is where the disk is bad.
+                self._is_roll_due = bool(file.rows)
+                raise
             self._at("append-after-write")
             self._last_received_at = events[-1].local_received or self._last_received_at
 
@@ -158,14 +172,18 @@ class LogWriter:
 
     def tick(self) -> None:
         """Begin another file, if this one is large or old enough, and have it sealed."""
-        with self._lock:
-            file = self._opened()
-            error, self._roll_error = self._roll_error, None
-            if error is not None:
-                raise error
-            self._is_roll_due = self._is_roll_due or self._is_due(file)
-            if self._is_roll_due and not file.unsynced:
-                self._roll()
+        try:
+            with self._lock:
+                file = self._opened()
+                error, self._roll_error = self._roll_error, None
+                if error is not None:
+                    raise error
+                self._is_roll_due = self._is_roll_due or self._is_due(file)
+                if self._is_roll_due and not file.unsynced:
+                    self._roll()
+        finally:
+            # On a disk that is full no file can be begun, and room is made by sealing those that wait.
+            self._sealer.wake()
         self._sealer.resume()
 
     def close(self) -> None:
@@ -185,6 +203,7 @@ class LogWriter:
                 try:
                     self._sealer.drain()
                 finally:
+                    self._sealing.end()
                     self._let_go()
 
     def __enter__(self) -> Self:
@@ -198,14 +217,52 @@ class LogWriter:
 
     def _open(self) -> Opened:
         found = recover(self._spool, self._place)
-        self._recorder, self._last_received_at = found.recorder, found.last_received_at
+        self._sealing, self._sealer = self._seals()
+        self._sealing.begin(oldest=found.oldest)
+        self._is_roll_due = self._must_roll = False
+        self._last_received_at = found.last_received_at
+        if found.beyond is not None:
+            found = self._begun_anew(found)
+        self._recorder = found.recorder
         self.damage.extend(found.damage)
-        file = self._file = self._created(found.first)
+        file, left = self._first_file(found)
+        self._file = file
         self._process = os.getpid()
         _open_writers.add(self)
-        self._sealing.begin(oldest=found.oldest)
-        self._sealer.put_all(task for task in found.left if task.path != file.path)
+        self._sealer.put_all(task for task in left if task.path != file.path)
         return Opened(found.recorder, found.last_received_at, found.first, found.damage)
+
+    def _seals(self) -> tuple[Sealing, Sealer[Task]]:
+        """Return what seals files in one run; one that hangs since the last has nothing to do with it."""
+        sealing = Sealing(self._place, name=self._spool.folder.name, report=self.damage.append, at=self._at)
+        return sealing, Sealer(sealing.seal, retry_after=self._retry_after, patience=self._patience)
+
+    def _begun_anew(self, found: Recovered) -> Recovered:
+        """Take another id where the log has more than the spool knows of; what was left is sealed first."""
+        for task in found.left:
+            self._sealing.seal(task)
+        recorder = self._spool.renew_id()
+        told = (
+            f"the log has events up to number {found.beyond:,} of {found.recorder}, and the spool "
+            f"{self._spool.folder} knows of those before {found.first:,} alone: it was brought back from "
+            f"a copy, or is a copy that somebody else records with. From here on the recorder is {recorder}"
+        )
+        return found._replace(
+            recorder=recorder, first=FIRST, left=(), damage=(*found.damage, told), oldest=FIRST, beyond=None
+        )
+
+    def _first_file(self, found: Recovered) -> tuple[WriteAhead, tuple[Task, ...]]:
+        """Make the file to go on in, and return it with what is still to be sealed."""
+        left = found.left
+        try:
+            return self._created(found.first), left
+        except DiskError:
+            # All but the last can go, and may be what fills the disk. That one tells where to go on.
+            with suppress(DiskError):
+                while len(left) > 1:
+                    self._sealing.seal(left[0])
+                    left = left[1:]
+        return self._created(found.first), left
 
     def _created(self, first: int) -> WriteAhead:
         return WriteAhead.create(
@@ -226,7 +283,7 @@ class LogWriter:
     def _writable(self) -> WriteAhead:
         """Return a file that can be written to."""
         file = self._opened()
-        if file.is_broken and not file.unsynced:
+        if self._must_roll or (file.is_broken and not file.unsynced):
             self._roll()
             file = self._opened()
         return file
@@ -241,12 +298,21 @@ class LogWriter:
         return is_old or is_other_hour or max(file.bytes, file.row_bytes) >= self._segment_bytes
 
     def _roll(self) -> None:
-        """Go on in another file; all in this one is synced. If that fails, nothing has changed."""
+        """Go on in another file; all in this one is synced.
+
+        If that fails, the events that are there are as they were. But the other file may be there already,
+        or after a crash, and its name says where this one ends: so nothing more is written to this one then.
+        """
         old = self._opened()
         self._at("roll-before-create")
-        self._file = self._created(old.next)
+        try:
+            self._file = self._created(old.next)
+        except BaseException:
+            self._is_roll_due = True
+            self._must_roll = self._must_roll or WriteAhead.may_exist(self._spool.folder, old.next)
+            raise
         self._at("roll-after-create")
-        self._is_roll_due = False
+        self._is_roll_due = self._must_roll = False
         old.close()
         if old.rows:
             self._sealer.put(Task(old.path, self._file.first - 1))

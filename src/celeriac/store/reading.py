@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -18,7 +19,7 @@ from celeriac.store.selection import Selection
 from celeriac.store.stream import Stream
 from celeriac.store.write_ahead_scan import Scanned, scan, write_ahead_files
 
-__all__ = ["Reading", "Source", "is_admitted", "left_out", "lost", "scan_unsealed", "sources_of"]
+__all__ = ["Reading", "Source", "is_admitted", "left_out", "lost", "scan_unsealed", "sources_of", "thinned"]
 
 #: A file with rows.
 Source = Segment | Unsealed
@@ -94,8 +95,14 @@ class Reading(Stream):
         if isinstance(source, Unsealed):
             return source in self._scanned
         if not is_admitted(source, self._selection):
-            self._passed = max(self._passed, source.last)
+            self._pass(source)
+            return True
         return source.last <= self._passed
+
+    def _pass(self, source: Segment) -> None:
+        """Take note that a segment is done. What is not in it is nowhere, or in another that overlaps."""
+        others = [each.first - 1 for each in islice(self._sources, 2) if each.first > source.first]
+        self._passed = max(self._passed, min([source.last, *others]))
 
     def _rows_of(self, source: Source) -> Iterable[pa.RecordBatch] | None:
         """Return the rows of a file, as far as they can be read; None if it is gone, and others took over."""
@@ -126,9 +133,8 @@ class Reading(Stream):
             self._passed = max(self._passed, numbers["max"] or 0)
             if fresh.num_rows:
                 yield fresh
-        # Numbers that are not in it are nowhere.
         if isinstance(source, Segment):
-            self._passed = max(self._passed, source.last)
+            self._pass(source)
 
     def _has_moved(self, source: Source) -> bool:
         """Look where the rows of a file are that cannot be read; False if it is still where it was."""
@@ -160,8 +166,9 @@ def sources_of(catalogue: Catalogue, recorder: str) -> list[Source]:
 
 def scan_unsealed(unsealed: Unsealed, *, has_batches: bool = True) -> Scanned:
     """Return what counts of a write-ahead file: it ends where the next one begins."""
-    scanned = scan(unsealed.path, has_batches=has_batches)
+    # In this order: it goes on until there is a next one, and not any more when there is.
     numbers = [int(path.stem) for path in write_ahead_files(unsealed.path.parent)]
+    scanned = scan(unsealed.path, has_batches=has_batches)
     later = [number for number in numbers if number > unsealed.first]
     return scanned.until(later[0] - 1) if later else scanned
 
@@ -182,6 +189,14 @@ def lost(hole: Span) -> str:
     return (
         f"events {hole} are missing ({hole.size:,}), and retention did not remove them: bring their segments "
         "back from a copy, or from damaged/ if they were set aside"
+    )
+
+
+def thinned(segment: Segment, rows: int) -> str:
+    """Say that a segment has fewer events than it stands for."""
+    return (
+        f"{rows:,} events of {segment.first}-{segment.last} of {segment.recorder} are not in {segment.path}: "
+        "they were damaged before it was sealed, and what was left of them is in damaged/"
     )
 
 

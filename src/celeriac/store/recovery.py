@@ -1,18 +1,21 @@
 """What an earlier run of a recorder left in its spool: mended, and where to go on."""
 
+from threading import Thread
 from typing import Final, NamedTuple
 
-from celeriac.store.catalogue import marked
+from celeriac.core.coverage import Span
+from celeriac.errors import DiskError
+from celeriac.store.catalogue import FIRST, marked, span_of
 from celeriac.store.place import Place
 from celeriac.store.sealing import Task, cut_tail, set_damage_aside
 from celeriac.store.segment import segments_in
 from celeriac.store.spool import Spool
-from celeriac.store.write_ahead_scan import Scanned, scan_folder
+from celeriac.store.write_ahead_scan import Scanned, ended, scan, write_ahead_files
 
 __all__ = ["Recovered", "recover"]
 
-#: The number of a recorder's first event.
-_FIRST: Final = 1
+#: Seconds to wait for a place to list its segments, which can be many. To record is more urgent.
+_PATIENCE: Final = 30.0
 
 
 class Recovered(NamedTuple):
@@ -29,6 +32,9 @@ class Recovered(NamedTuple):
     left: tuple[Task, ...]
     #: The first number in those files.
     oldest: int
+    #: The last number that the log has of the recorder, if the spool does not know of it: the spool is older.
+    #: Somebody else may be giving those numbers at this moment.
+    beyond: int | None
 
 
 def recover(spool: Spool, place: Place) -> Recovered:
@@ -37,15 +43,23 @@ def recover(spool: Spool, place: Place) -> Recovered:
     It can be ended at any moment and begun again. Raises DiskError if the disk cannot be used, or the
     place where something has to be set aside.
     """
-    left = scan_folder(spool.folder, has_batches=False)
-    recorder = spool.recorder_id(known=left[-1].recorder if left else "")
+    files = [scan(path, has_batches=False) for path in write_ahead_files(spool.folder)]
+    recorder = spool.recorder_id(known=next(filter(None, (each.recorder for each in reversed(files))), ""))
+    sealed = _sealed(place, recorder, is_needed=not files)
+    left = ended(files, [span.first for span in sealed])
     damage = tuple(sentence for scanned in left for sentence in _mended(scanned, spool, place))
-    first = left[-1].next if left else _after_all_segments(place, recorder)
+    last = max((span.last for span in sealed), default=FIRST - 1)
+    first = left[-1].next + _perhaps_recorded(left[-1]) if left else last + 1
     times = [scanned.last_received_at for scanned in left if scanned.last_received_at is not None]
     lasts = [scanned.first - 1 for scanned in left[1:]] + [first - 1]
-    tasks = [Task(scanned.path, last, is_left=True) for scanned, last in zip(left, lasts, strict=False)]
     return Recovered(
-        recorder, first, times[-1] if times else None, damage, tuple(tasks), left[0].first if left else first
+        recorder,
+        first,
+        times[-1] if times else None,
+        damage,
+        tuple(Task(scanned.path, end, is_left=True) for scanned, end in zip(left, lasts, strict=False)),
+        left[0].first if left else first,
+        last if last >= first else None,
     )
 
 
@@ -55,9 +69,32 @@ def _mended(scanned: Scanned, spool: Spool, place: Place) -> tuple[str, ...]:
     return told
 
 
-def _after_all_segments(place: Place, recorder: str) -> int:
-    """Return the first number that was never given: somebody removed the write-ahead files."""
-    sealed = [each.last + 1 for each in segments_in(place) if each.recorder == recorder]
-    # Retention may have removed the last of them.
-    removed = [span.last + 1 for span in marked(place) if span.recorder == recorder]
-    return max([*sealed, *removed], default=_FIRST)
+def _perhaps_recorded(scanned: Scanned) -> int:
+    """Return how many numbers at the end of the last file may have been given for good."""
+    tail = scanned.tail
+    return tail.lost or 0 if tail is not None and tail.is_whole else 0
+
+
+def _sealed(place: Place, recorder: str, *, is_needed: bool) -> list[Span]:
+    """Return the numbers of which segments are there, or were until retention removed them.
+
+    None if the place is away, or does not answer: what waits is compared with them before it is sealed. If
+    they are needed, since nothing else tells where to go on, it raises DiskError.
+    """
+    found: list[Span] = []
+    errors: list[DiskError] = [DiskError(f"{place.url} does not answer: nobody knows where its log ends")]
+
+    def look() -> None:
+        try:
+            found.extend(map(span_of, segments_in(place)))
+            found.extend(marked(place))
+            errors.clear()
+        except DiskError as error:
+            errors[:] = [error]
+
+    thread = Thread(target=look, name="celeriac-recovery", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    if errors and is_needed:
+        raise errors[0]
+    return [] if errors else [span for span in found if span.recorder == recorder]

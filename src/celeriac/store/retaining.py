@@ -12,7 +12,7 @@ from celeriac.core.retention import Piece, Plan, beyond_size, plan
 from celeriac.store.catalogue import Catalogue, mark, span_of
 from celeriac.store.compaction import alone, sweep
 from celeriac.store.event_log import EventLog, Progress
-from celeriac.store.reading import lost
+from celeriac.store.reading import lost, thinned
 from celeriac.store.segment import Damaged, Segment, read_segment, write_segment
 
 __all__ = ["Retained", "apply_retention"]
@@ -114,7 +114,7 @@ class _Work:
             for piece in group:
                 segment = self._segments[piece.path]
                 try:
-                    rows = read_segment(self._log.place, segment)
+                    rows = read_segment(self._log.place, segment, is_for_rewriting=True)
                 except Damaged as error:
                     self._damage.append(f"{error}; it is left as it is")
                     continue
@@ -156,7 +156,10 @@ class _Work:
             types=("task-failed",), columns=["uuid"], progress=lambda done, _: self._tell_at(begun + done)
         )
         found = [batch.column("uuid").unique().drop_null() for batch in batches]
-        known = {lost(hole) for hole in self._log.catalogue().missing}
+        # What is nowhere will not be known tomorrow either.
+        catalogue = self._log.catalogue()
+        known = {lost(hole) for hole in catalogue.missing}
+        known |= {thinned(segment, rows) for segment, rows in catalogue.thinned()}
         unread = [each for each in self._log.damage if each not in known]
         if unread:
             self._damage += unread

@@ -13,23 +13,29 @@ __all__ = ["Sealer"]
 _T = TypeVar("_T")
 #: Files that wait while one is sealed. Where more come than can be sealed, who writes has to wait.
 _MAX_WAITING: Final = 2
+#: How many times as long one waits at the end.
+_LAST_PATIENCE: Final = 6
 
 
 class Sealer(Generic[_T]):
     """Seals one file after the other, in a thread that is there only while there is something to do.
 
-    What fails goes to the end of the line, and after ``retry_after`` seconds all of it is tried again. An
-    object store that is away for an hour keeps nobody from recording: files wait on the disk meanwhile.
+    What fails stays at the head of the line, and is tried again after ``retry_after`` seconds: nothing is
+    sealed before what came before it. An object store that is away for an hour, or does not answer, keeps
+    nobody from recording: files wait on the disk meanwhile. ``patience`` is for how many seconds one waits.
     """
 
-    def __init__(self, seal: Callable[[_T], None], *, retry_after: float) -> None:
+    def __init__(self, seal: Callable[[_T], None], *, retry_after: float, patience: float) -> None:
         self._seal = seal
         self._retry_after = retry_after
+        self._patience = patience
         self._changed = Condition()
         self._line: deque[_T] = deque()
         self._thread: Thread | None = None
         self._error: DiskError | None = None
         self._retry_at: float | None = None
+        #: Somebody waited in vain: nobody else does until one more is sealed.
+        self._is_stuck = False
 
     @property
     def pending(self) -> int:
@@ -37,11 +43,11 @@ class Sealer(Generic[_T]):
         return len(self._line)
 
     def put(self, task: _T) -> None:
-        """Have a file sealed. If too many are in the line, one of those is waited for."""
+        """Have a file sealed. If too many are in the line, one of those is waited for, but not for long."""
         with self._changed:
             before = len(self._line)
-            if before >= _MAX_WAITING:
-                self._changed.wait_for(lambda: len(self._line) < before or self._thread is None)
+            if before >= _MAX_WAITING and not self._is_stuck:
+                self._is_stuck = not self._has_gone_on(self._patience)
             self._line.append(task)
             self._begin()
 
@@ -51,10 +57,15 @@ class Sealer(Generic[_T]):
             self._line.extend(tasks)
             self._begin()
 
-    def resume(self) -> None:
-        """Try again what failed, if it is time. Raises DiskError for what failed since the last call."""
+    def wake(self) -> None:
+        """Try again what failed, if it is time."""
         with self._changed:
             self._begin()
+
+    def resume(self) -> None:
+        """Try again what failed, if it is time. Raises DiskError for what failed since the last call."""
+        self.wake()
+        with self._changed:
             error, self._error = self._error, None
         if error is not None:
             raise error
@@ -62,13 +73,30 @@ class Sealer(Generic[_T]):
     def drain(self) -> None:
         """Seal all that is left, or try to, once. Raises DiskError if some of it still is."""
         with self._changed:
-            self._changed.wait_for(lambda: self._thread is None)
+            self._wait_until_idle()
             self._retry_at = None
             self._begin()
-            self._changed.wait_for(lambda: self._thread is None)
+            self._wait_until_idle()
             error, self._error = self._error, None
         if error is not None and self._line:
             raise error
+
+    def _wait_until_idle(self) -> None:
+        """Wait for the thread to end, as long as it goes on. Raises DiskError if it does not."""
+        # Nothing is held up at the end, and to seal now spares it the next start.
+        patience = self._patience * _LAST_PATIENCE
+        while self._thread is not None:
+            if not self._has_gone_on(patience):
+                raise DiskError(
+                    f"{self._line[0]} is being sealed for {patience:g} seconds, and does not come to "
+                    f"an end: does the place of the log answer? {len(self._line)} files stay in the spool, "
+                    "and are sealed when a recorder of this name is started again"
+                )
+
+    def _has_gone_on(self, patience: float) -> bool:
+        """Wait until one more is sealed or the thread has ended; False if it does neither."""
+        before = len(self._line)
+        return self._changed.wait_for(lambda: len(self._line) < before or self._thread is None, patience)
 
     def _begin(self) -> None:
         """Start the thread, if there is something to do and it is time."""
@@ -77,8 +105,8 @@ class Sealer(Generic[_T]):
         if self._retry_at is not None and monotonic() < self._retry_at:
             return
         self._retry_at = None
-        # No daemon: a process that ends waits for the one that is being sealed.
-        thread = Thread(target=self._run, name="celeriac-sealer")
+        # A daemon: one that hangs must not keep the process from ending. What it was at can be done again.
+        thread = Thread(target=self._run, name="celeriac-sealer", daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -94,9 +122,11 @@ class Sealer(Generic[_T]):
             task = self._line[0]
             error = self._tried(task)
             with self._changed:
-                self._line.popleft()
-                if error is not None:
-                    self._line.append(task)
+                if error is None:
+                    self._line.popleft()
+                    self._is_stuck = False
+                else:
+                    # It stays the first: what is sealed is then always all up to some number.
                     self._error = error
                     self._retry_at = monotonic() + self._retry_after
                 is_done = error is not None or not self._line

@@ -2,11 +2,18 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from zlib import crc32
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from celeriac.core.coverage import Span, is_within, join
 from celeriac.errors import DiskError
+from celeriac.store.catalogue import span_of
+from celeriac.store.columns import SCHEMA
 from celeriac.store.disk import FLAGS, At, failed
 from celeriac.store.place import Place
 from celeriac.store.segment import Damaged, Segment, TooNew, read_segment, segments_in, write_segment
@@ -15,6 +22,10 @@ from celeriac.store.write_ahead_scan import Region, Scanned, read_whole, scan
 __all__ = ["Sealing", "Task", "cut_tail", "set_damage_aside"]
 
 _DAMAGED: Final = "damaged"
+#: Which event a row is of: what two that have the same number differ in.
+_IDENTITY: Final = ("sequence", "received_at", "type", "clock", "hostname", "uuid")
+#: Of an id, so that more can follow.
+_ID_CHARS: Final = 73
 
 
 class Task(NamedTuple):
@@ -35,15 +46,22 @@ class Sealing:
         self._name = name
         self._report = report
         self._at = at
-        #: Those of earlier runs, as they were when one was first asked for: nobody else adds to them.
+        #: Those that were there when we last looked, from earlier runs: nobody else adds to them.
         self._earlier: list[Segment] | None = None
         self._oldest = 0
+        self._told: set[str] = set()
+        #: Somebody else may have the spool: nothing in it is ours any more.
+        self._is_over = False
         #: How many segments were written.
         self.sealed = 0
 
     def begin(self, *, oldest: int) -> None:
         """Get ready for a run; ``oldest`` is the first number that an earlier one may have left unsealed."""
-        self._earlier, self._oldest = None, oldest
+        self._earlier, self._oldest, self._is_over = None, oldest, False
+
+    def end(self) -> None:
+        """Remove nothing from the spool any more: another one may have it."""
+        self._is_over = True
 
     def seal(self, task: Task) -> None:
         """Make a segment of a file, and remove the file. Raises DiskError; it can then be tried again."""
@@ -52,50 +70,115 @@ class Sealing:
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise
-            self._report(f"{task.path} is gone, and with it the events up to number {task.last:,}")
+            self._tell(f"{task.path} is gone, and with it the events up to number {task.last:,}")
             return
         if not task.is_left:
             # What another run left was looked at when this one began.
             for sentence in set_damage_aside(self._place, self._name, scanned):
-                self._report(sentence)
-        if scanned.rows and not (task.is_left and self._is_sealed(scanned, task.last)):
-            write_segment(
-                self._place,
-                scanned.batches,
-                recorder=scanned.recorder,
-                first=scanned.first,
-                last=task.last,
-                generation=0,
-            )
-            self.sealed += 1
+                self._tell(sentence)
+        if scanned.rows and not self._is_sealed(scanned):
+            self._write(scanned)
         self._at("seal-before-remove")
+        if self._is_over:
+            raise DiskError(f"{task.path} is sealed, but the spool was given to another meanwhile")
         try:
             task.path.unlink(missing_ok=True)
         except OSError as error:
             raise failed(f"{task.path}, which is sealed, cannot be removed", error) from None
 
-    def _is_sealed(self, scanned: Scanned, last: int) -> bool:
-        """Say whether a segment has these events. One that is damaged is set aside."""
+    def _shared(self, scanned: Scanned) -> list[Segment]:
+        """Return the segments that have numbers of a file."""
         if self._earlier is None:
             # Of years of segments, those that matter are a few.
             self._earlier = [each for each in segments_in(self._place) if each.last >= self._oldest]
-        for segment in self._earlier:
-            if (
-                segment.recorder != scanned.recorder
-                or not segment.first <= scanned.first <= last <= segment.last
-            ):
-                continue
+        return [
+            each
+            for each in self._earlier
+            if each.recorder == scanned.recorder and each.first < scanned.next and each.last >= scanned.first
+        ]
+
+    def _is_sealed(self, scanned: Scanned) -> bool:
+        """Say whether segments have these events. One that is damaged is set aside."""
+        having: list[Span] = []
+        for segment in self._shared(scanned):
             try:
-                read_segment(self._place, segment)
+                is_same = _has_rows(self._place, segment, scanned)
             except TooNew:
-                return True  # it is as it was written, by a later Celeriac
+                is_same = True  # it is as it was written, by a later Celeriac
             except Damaged as error:
                 # Here are the same events once more.
                 self._place.set_aside(segment.path)
-                self._report(f"{error}; it was set aside, and is sealed again")
-            else:
-                return True
-        return False
+                self._earlier = None
+                self._tell(f"{error}; it was set aside, and is sealed again")
+                continue
+            except DiskError:
+                # It may have become part of another one since we looked.
+                self._earlier = None
+                raise
+            if is_same:
+                having.append(span_of(segment))
+        return is_within(Span(scanned.recorder, scanned.first, scanned.next - 1), join(having))
+
+    def _write(self, scanned: Scanned) -> None:
+        """Make a segment of what is in a file, for the numbers that are in it and no others.
+
+        What another file or segment has is never hidden then, and what is nowhere is seen to be missing.
+        """
+        if not self._shared(scanned):
+            write_segment(
+                self._place,
+                scanned.batches,
+                recorder=scanned.recorder,
+                first=scanned.first,
+                last=scanned.next - 1,
+                generation=0,
+            )
+        else:
+            # The same file gets the same id, so that to try again is fine.
+            recorder = f"{scanned.recorder[:_ID_CHARS]}-{crc32(read_whole(scanned.path)) & 0xFFFFFF:06x}"
+            batch = _renumbered(scanned.batches, recorder)
+            write_segment(self._place, [batch], recorder=recorder, first=1, last=batch.num_rows, generation=0)
+            self._tell(
+                f"{scanned.path.name} has numbers {scanned.first}-{scanned.next - 1} of {scanned.recorder}, "
+                "and so have other events in the log: the spool is older than the log, or somebody else has "
+                f"a copy of it. Its {scanned.rows:,} events are kept as those of {recorder}"
+            )
+        self.sealed += 1
+
+    def _tell(self, sentence: str) -> None:
+        """Report something, once however often it is tried."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self._report(sentence)
+
+
+def _has_rows(place: Place, segment: Segment, scanned: Scanned) -> bool:
+    """Say whether a segment has the events of a file with its numbers, and not others.
+
+    What was sealed has them all; of what was made of it since, retention may have removed some.
+    """
+    theirs = read_segment(place, segment, columns=_IDENTITY)
+    ours = pa.Table.from_batches(scanned.batches).select(_IDENTITY)
+    numbers = ours["sequence"]
+    ours = ours.filter(
+        pc.and_(pc.greater_equal(numbers, segment.first), pc.less_equal(numbers, segment.last))
+    )
+    theirs = theirs.filter(pc.is_in(theirs["sequence"], value_set=ours["sequence"].combine_chunks()))
+    if segment.generation:
+        ours = ours.filter(pc.is_in(ours["sequence"], value_set=theirs["sequence"].combine_chunks()))
+    is_same: bool = theirs.equals(ours)
+    return is_same
+
+
+def _renumbered(batches: Sequence[pa.RecordBatch], recorder: str) -> pa.RecordBatch:
+    """Return the same events as those of another recorder, numbered from 1 on."""
+    table = pa.Table.from_batches(batches, SCHEMA)
+    columns = {
+        "recorder": pa.array([recorder] * table.num_rows, pa.string()),
+        "sequence": pa.array(range(1, table.num_rows + 1), pa.int64()),
+    }
+    arrays = [columns.get(name, table[name]) for name in SCHEMA.names]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA).combine_chunks().to_batches()[0]
 
 
 def set_damage_aside(place: Place, name: str, scanned: Scanned) -> tuple[str, ...]:
@@ -130,6 +213,11 @@ def cut_tail(scanned: Scanned) -> None:
 
 
 def _tail_sentence(path: Path, tail: Region) -> str:
+    if tail.is_whole:
+        return (
+            f"{path.name} is damaged at its end: {tail.lost:,} events are lost, which perhaps were recorded; "
+            "their numbers stay free"
+        )
     events = "" if tail.lost is None else f", {tail.lost:,} events,"
     return (
         f"{path.name} ends in the middle of a write: {tail.end - tail.start:,} bytes{events} were cut off, "

@@ -122,7 +122,8 @@ def live(segments: Iterable[Segment]) -> list[Segment]:
     """Return the segments that are read, sorted by recorder and number.
 
     One is superseded, and is never read, where another of its recorder stands for all its numbers and is
-    of a higher generation; of the same one, if it stands for more; else the checksum decides.
+    of a higher generation; of the same one, if it stands for more and has no fewer rows; else the
+    checksum decides. Where two share numbers and neither is known to have all of the other, both are read.
     """
     kept: list[Segment] = []
     # What can supersede a segment comes before it: it begins no later, and of those that begin with it
@@ -132,11 +133,17 @@ def live(segments: Iterable[Segment]) -> list[Segment]:
         reaching: list[Segment] = []
         for segment in group:
             reaching = [other for other in reaching if other.last >= segment.first]
-            if any(other.last >= segment.last and _rank(other) >= _rank(segment) for other in reaching):
+            if any(_stands_for(other, segment) for other in reaching):
                 continue
             reaching.append(segment)
             kept.append(segment)
     return kept
+
+
+def _stands_for(segment: Segment, other: Segment) -> bool:
+    """Say whether a segment that begins no later than another has all of it."""
+    has_less = segment.generation == other.generation and segment.rows < other.rows
+    return segment.last >= other.last and not has_less and _rank(segment) >= _rank(other)
 
 
 def _rank(segment: Segment) -> tuple[int, int, int]:
@@ -218,13 +225,19 @@ def _folder(received_at: float) -> str:
 
 
 def read_segment(
-    place: Place, segment: Segment, *, columns: Sequence[str] | None = None, dictionaries: Sequence[str] = ()
+    place: Place,
+    segment: Segment,
+    *,
+    columns: Sequence[str] | None = None,
+    dictionaries: Sequence[str] = (),
+    is_for_rewriting: bool = False,
 ) -> pa.Table:
     """Return the rows of a segment, in their order, as columns of SCHEMA.
 
     ``columns`` are those to read, if not all; those in ``dictionaries`` come dictionary-encoded. Columns
-    that the file lacks are null, and those that a later Celeriac added are left out. Raises Damaged if
-    anything is wrong with the file, and DiskError if it cannot be read, with ENOENT for one that is gone.
+    that the file lacks are null, and those that a later Celeriac added are left out; who is going to write
+    the rows anew would lose these, and gets TooNew. Raises Damaged if anything is wrong with the file, and
+    DiskError if it cannot be read, with ENOENT for one that is gone.
     """
     content = place.read(segment.path)
     where = f"{place.url.rstrip('/')}/{segment.path}"
@@ -239,6 +252,12 @@ def read_segment(
         _check_told(where, segment, file)
         names = SCHEMA.names if columns is None else list(columns)
         known = file.schema_arrow.names
+        unknown = sorted(set(known) - set(SCHEMA.names))
+        if is_for_rewriting and unknown:
+            raise TooNew(
+                f"{where} is of a later version, with {', '.join(unknown)}, which would be lost: "
+                "upgrade celeriac here"
+            )
         table = file.read([name for name in names if name in known])
         return _completed(table, names, dictionaries)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -42,8 +42,6 @@ class Spool:
             raise failed(f"{path} cannot be made", error) from error
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(number, 0)
-            os.pwrite(number, b"%d\n" % os.getpid(), 0)
         except BlockingIOError:
             holder = os.pread(number, 32, 0).decode("ascii", "replace").strip()
             os.close(number)
@@ -56,6 +54,10 @@ class Spool:
             os.close(number)
             raise failed(f"{path} cannot be locked", error) from error
         self._lock = number
+        # It is for people: a disk that is full must not keep us from making room on it.
+        with suppress(OSError):
+            os.ftruncate(number, 0)
+            os.pwrite(number, b"%d\n" % os.getpid(), 0)
         self._drop_drafts()
 
     def release(self) -> None:
@@ -80,10 +82,17 @@ class Spool:
         if _ID.fullmatch(told):
             return told
         if not _ID.fullmatch(known):
-            plain = re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:_ID_NAME_CHARS]
-            known = f"{plain}-{secrets.token_hex(3)}"
+            return self.renew_id()
         write_whole(path, known.encode() + b"\n")
         return known
+
+    def renew_id(self) -> str:
+        """Give the recorder an id that nobody had before, and return it."""
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:_ID_NAME_CHARS]
+        # Spark and Arrow take files whose names begin with _ for hidden, and read past them without a word.
+        made = f"{plain.lstrip('_-') or 'recorder'}-{secrets.token_hex(3)}"
+        write_whole(self.folder / "id", made.encode() + b"\n")
+        return made
 
     def _drop_drafts(self) -> None:
         """Remove what a crash left of files that were being made."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ from celeriac.errors import DiskError
 from celeriac.store.catalogue import Catalogue, Unsealed, span_of
 from celeriac.store.event_log import EventLog, Progress
 from celeriac.store.reading import Source, scan_unsealed
-from celeriac.store.segment import Damaged, Segment, read_segment
+from celeriac.store.segment import Damaged, Segment, TooNew, read_segment
 from celeriac.store.selection import moments
 
 __all__ = ["Finding", "Verified", "verify"]
@@ -138,11 +139,13 @@ class _Work:
 
     def _tell_damage(self, segment: Segment, error: Damaged) -> None:
         kind: Kind = "unreadable"
-        what = str(error)
-        with suppress(DiskError):
-            kind, what = _kind_of(segment, self._log.place.read(segment.path), str(error))
-        fix = "upgrade celeriac here" if "upgrade celeriac" in what else _BRING_BACK
-        if self._set_aside and fix == _BRING_BACK:
+        what, fix = str(error), _BRING_BACK
+        if isinstance(error, TooNew):
+            fix = "upgrade celeriac here"
+        else:
+            with suppress(DiskError):
+                kind, what = _kind_of(segment, self._log.place.read(segment.path), str(error))
+        if self._set_aside and not isinstance(error, TooNew):
             aside = self._log.place.set_aside(segment.path)
             fix = f"it is now {aside}: bring it back from a copy, if there is one"
         self.findings.append(Finding(kind, segment.path, f"{what}; {segment.rows:,} events are in it", fix))
@@ -157,7 +160,7 @@ def _kind_of(segment: Segment, content: bytes, error: str) -> tuple[Kind, str]:
         return "zeroed", f"its last {zeros:,} bytes are zeros"
     if not content.endswith(_END):
         return "truncated", f"its end is missing: there are {len(content):,} bytes"
-    if "checksum" in error:
+    if crc32(content) != segment.crc:
         return "altered", f"its checksum is not {segment.crc:08x}, as its name says"
     return "unreadable", error
 

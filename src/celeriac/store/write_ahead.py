@@ -49,9 +49,10 @@ class WriteAhead:
     ) -> "WriteAhead":
         """Make a file for the events from number ``first`` on, in place of one of the same name.
 
-        On return it outlives a crash. Raises DiskError if there is no room; nothing has changed then.
+        On return it outlives a crash. Raises DiskError if that cannot be; it may be there nevertheless, or
+        be there after a crash, if :meth:`may_exist` says so.
         """
-        path = folder / f"{first:012d}{SUFFIX}"
+        path = cls.path_in(folder, first)
         header = pack_header(Header(recorder, first, made_at, last_received_at))
         write_whole(path, header)
         try:
@@ -59,6 +60,22 @@ class WriteAhead:
         except OSError as error:
             raise _failed(path, "opened", error) from error
         return cls(path, number, first=first, size=len(header))
+
+    @staticmethod
+    def path_in(folder: Path, first: int) -> Path:
+        """Return where the file for the events from number ``first`` on is."""
+        return folder / f"{first:012d}{SUFFIX}"
+
+    @classmethod
+    def may_exist(cls, folder: Path, first: int) -> bool:
+        """Say whether there is a file for the events from number ``first`` on, as far as can be told."""
+        try:
+            cls.path_in(folder, first).lstat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
 
     @property
     def next(self) -> int:

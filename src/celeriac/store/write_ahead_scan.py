@@ -1,7 +1,8 @@
 """What a write-ahead file holds, however damaged it is: whole frames are kept, all else is told of."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,7 +12,17 @@ from celeriac.errors import DiskError
 from celeriac.store.disk import FLAGS, failed
 from celeriac.store.frame import Frame, Header, NewerFormat, decode_rows, find_frames, frame_at, read_header
 
-__all__ = ["SUFFIX", "Region", "Scanned", "read_whole", "scan", "scan_folder", "write_ahead_files"]
+__all__ = [
+    "SUFFIX",
+    "Region",
+    "Scanned",
+    "end_before",
+    "ended",
+    "read_whole",
+    "scan",
+    "scan_folder",
+    "write_ahead_files",
+]
 
 SUFFIX: Final = ".wal"
 #: Small groups are put together into rows by the thousand, as each has a cost of its own.
@@ -25,6 +36,8 @@ class Region(NamedTuple):
     end: int
     #: Events that were there: a number if it is known.
     lost: int | None
+    #: It is a frame to its very end, so perhaps it was recorded, and was damaged since.
+    is_whole: bool = False
 
 
 class Scanned(NamedTuple):
@@ -84,9 +97,21 @@ def write_ahead_files(folder: Path) -> list[Path]:
 
 def scan_folder(folder: Path, *, has_batches: bool = True) -> list[Scanned]:
     """Return what each write-ahead file of one recorder holds; no event is in two of them."""
-    scanned = [scan(path, has_batches=has_batches) for path in write_ahead_files(folder)]
-    lasts = [after.first - 1 for after in scanned[1:]]
-    return [before.until(last) for before, last in zip(scanned, lasts, strict=False)] + scanned[-1:]
+    return ended([scan(path, has_batches=has_batches) for path in write_ahead_files(folder)])
+
+
+def ended(files: Sequence[Scanned], sealed: Sequence[int] = ()) -> list[Scanned]:
+    """Return what counts of each file, given all of one recorder in their order.
+
+    ``sealed`` are the numbers that segments begin with: files between two of these may be sealed and gone.
+    """
+    lasts = [end_before(before.first, after.first - 1, sealed) for before, after in pairwise(files)]
+    return [before.until(last) for before, last in zip(files, lasts, strict=False)] + list(files[-1:])
+
+
+def end_before(first: int, last: int, sealed: Iterable[int]) -> int:
+    """Return the last number that a file can stand for: none that a segment begins with, nor any behind."""
+    return min((number for number in sealed if first < number <= last), default=last + 1) - 1
 
 
 def scan(path: Path, *, has_batches: bool = True) -> Scanned:
@@ -131,7 +156,8 @@ def _survey(content: bytes, start: int, first: int) -> tuple[list[Frame], list[R
         following = _next_whole(content, offset, frame, expected)
         if following is None:
             lost = frame.rows if frame is not None and frame.end >= len(content) else None
-            return frames, bad, Region(offset, len(content), lost)
+            is_whole = frame is not None and frame.is_ended(view)
+            return frames, bad, Region(offset, len(content), lost, is_whole)
         bad.append(Region(offset, following.offset, following.first - expected))
         offset = following.offset
         expected = following.first

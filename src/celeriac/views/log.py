@@ -17,6 +17,7 @@ __all__ = [
     "HourRow",
     "RecorderRow",
     "SegmentRow",
+    "count_text",
     "finding_rows",
     "hour_rows",
     "moment_text",
@@ -35,6 +36,8 @@ _HOUR: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 _GAP: Final = "cluster-gap"
 #: Types that are shown by name; a peer may make up any number of them.
 _MOST_TYPES: Final = 40
+#: Said of how many events several recorders have.
+_EACH: Final = ", all recorders added up: one that two of them saw is there twice"
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -161,19 +164,19 @@ def stat_lines(stat: "LogStat", types: Mapping[str, int] | None) -> list[tuple[s
     per_event = stat.bytes_per_event
     lines = {
         "log": visible(stat.url),
-        "events": f"{stat.rows:,}",
+        "events": f"{stat.rows:,}" + (_EACH if len(stat.recorders) > 1 else ""),
         "bytes": f"{stat.bytes:,} ({size_text(stat.bytes)})",
         "bytes per event": "" if per_event is None else number_text(round(per_event, 1)),
         "first": moment_text(stat.begin_at) or "",
         "last": moment_text(stat.end_at) or "",
         "segments": f"{stat.segments:,}",
         "gaps": "" if types is None else f"{types.get(_GAP, 0):,}",
-        "removed": _counted(stat.removed, "events, by retention"),
-        "trimmed": _counted(stat.trimmed, "events, to those of tasks that failed"),
-        "missing": _counted(stat.missing, "events; celeriac log verify tells which"),
-        "set aside": _counted(stat.set_aside, "files, in damaged/"),
-        "superseded": _counted(stat.superseded, "files; celeriac log compact removes them"),
-        "foreign": _counted(stat.foreign, "files that are none of ours"),
+        "removed": _counted(stat.removed, "event", ", by retention"),
+        "trimmed": _counted(stat.trimmed, "event", ", of which those of tasks that failed are kept"),
+        "missing": _counted(stat.missing, "event", "; celeriac log verify tells which"),
+        "set aside": _counted(stat.set_aside, "file", ", in damaged/"),
+        "superseded": _counted(stat.superseded, "file", " left over; celeriac log compact removes such"),
+        "foreign": _counted(stat.foreign, "file", ", none of ours"),
     }
     return [(name, text) for name, text in lines.items() if text]
 
@@ -225,8 +228,8 @@ def finding_rows(verified: "Verified") -> list[FindingRow]:
 def verified_text(verified: "Verified") -> str:
     """Return in one line what was looked at, and how it is."""
     damage = sum(each.is_harmful for each in verified.findings)
-    looked = f"{verified.rows:,} events in {verified.segments:,} segments"
-    looked += f" and {verified.unsealed:,} files not sealed yet, {size_text(verified.bytes)}"
+    looked = f"{count_text(verified.rows, 'event')} in {count_text(verified.segments, 'segment')}"
+    looked += f" and {count_text(verified.unsealed, 'file')} not sealed yet, {size_text(verified.bytes)}"
     return f"{looked}: {'sound' if verified.is_sound else f'{damage} damaged'}"
 
 
@@ -261,8 +264,13 @@ def size_text(size: float) -> str:
     return f"{number_text(round(size, 1))} {_UNITS[-1]}"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count else ""
+def count_text(count: int, what: str) -> str:
+    """Return how many there are of something: ``1 file``, ``2 files``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _counted(count: int, what: str, told: str) -> str:
+    return f"{count_text(count, what)}{told}" if count else ""
 
 
 def _hour_of(path: str) -> str:

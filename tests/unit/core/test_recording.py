@@ -2,7 +2,16 @@
 
 import pytest
 
-from celeriac.core.recording import GROUP_BYTES, GROUP_EVENTS, Dropped, Pause, Recording, Resume, Write
+from celeriac.core.recording import (
+    GROUP_BYTES,
+    GROUP_EVENTS,
+    MOST_BYTES,
+    Dropped,
+    Pause,
+    Recording,
+    Resume,
+    Write,
+)
 from celeriac.errors import CallerError
 from celeriac.model.events import Event, Started
 
@@ -17,8 +26,12 @@ def events(*names: str) -> list[Event]:
     ]
 
 
-def recording(*, limit: int = 100, is_kept: bool = False, most_tickets: int = 1000) -> Recording[str]:
-    return Recording(limit=limit, interval=0.5, is_kept=is_kept, most_tickets=most_tickets)
+def recording(
+    *, limit: int = 100, is_kept: bool = False, most_tickets: int = 1000, most_bytes: int = MOST_BYTES
+) -> Recording[str]:
+    return Recording(
+        limit=limit, interval=0.5, is_kept=is_kept, most_tickets=most_tickets, most_bytes=most_bytes
+    )
 
 
 def receive(held: Recording[str], *names: str, now: float = 0.0, ticket: str | None = None) -> None:
@@ -258,6 +271,84 @@ def test_a_gap_of_our_own_finds_room_always() -> None:
     held.put(events("gap")[0], now=0.0)
 
     assert written(held, 1.0) == ["a", "gap"]
+
+
+# -- long events
+
+
+def test_where_nobody_keeps_them_events_beyond_the_room_for_bytes_are_dropped_and_counted() -> None:
+    held = recording(most_bytes=100)
+    for name in "abcd":
+        held.receive(events(name), received_at=AT, now=0.0, size=50)
+    held.tick(1.0)
+
+    held.receive(events("e"), received_at=AT, now=1.0, size=1)
+    held.written()
+
+    assert (held.recorded, held.dropped) == (2, 3)
+    assert [effect.events for effect in held.tick(1.0) if isinstance(effect, Dropped)] == [3]
+    held.receive(events("f"), received_at=AT, now=1.0, size=50)
+    assert written(held, 2.0) == ["f"]
+
+
+def test_a_broker_that_keeps_its_messages_is_asked_for_none_while_there_is_no_room_for_bytes() -> None:
+    held = recording(is_kept=True, most_bytes=100)
+    held.receive(events("a"), received_at=AT, now=0.0, size=100)
+
+    effects = held.tick(0.0)
+    held.tick(1.0)
+    held.written()
+
+    assert effects == [Pause()]
+    assert held.tick(1.0) == [Resume()]
+
+
+def test_there_is_room_for_a_quarter_of_a_gibibyte_by_default() -> None:
+    held = recording(limit=50_000)
+
+    for _ in range(2000):
+        held.receive(events("a", "b", "c", "d"), received_at=AT, now=0.0, size=1024 * 1024)
+
+    assert (held.pending, held.dropped) == (4 * 256, 4 * (2000 - 256))
+
+
+def test_what_waited_for_long_is_written_in_groups_that_are_bounded_by_bytes_and_by_events() -> None:
+    by_bytes, by_events = recording(is_kept=True), recording(limit=10 * GROUP_EVENTS, is_kept=True)
+    for number in range(10):
+        by_bytes.receive(events("a"), received_at=AT, now=0.0, size=GROUP_BYTES, ticket=str(number))
+        by_events.receive(events("a") * GROUP_EVENTS, received_at=AT, now=0.0, ticket=str(number))
+
+    sizes: list[list[int]] = []
+    tickets: list[list[str]] = []
+    for held in (by_bytes, by_events):
+        groups = [(len(written(held, 1.0)), held.written()) for _ in range(3)]
+        sizes.append([size for size, _ in groups])
+        tickets += [accepted for _, accepted in groups]
+        assert held.is_empty
+
+    assert sizes == [[4, 4, 2], [4 * GROUP_EVENTS, 4 * GROUP_EVENTS, 2 * GROUP_EVENTS]]
+    assert tickets == [list("0123"), list("4567"), list("89")] * 2
+
+
+def test_a_message_that_is_larger_than_a_group_is_a_group_of_its_own() -> None:
+    held = recording()
+    held.receive(events("a"), received_at=AT, now=0.0, size=GROUP_BYTES * 9)
+    held.receive(events("b"), received_at=AT, now=0.0, size=1)
+
+    first = written(held, 1.0)
+    held.written()
+
+    assert (first, written(held, 1.0)) == (["a"], ["b"])
+
+
+def test_a_ticket_of_an_event_of_our_own_is_given_back_once_it_is_recorded() -> None:
+    held = recording(is_kept=True)
+    receive(held, "a", ticket="1")
+    held.put(events("gap")[0], now=0.0, ticket="owed")
+
+    held.tick(1.0)
+
+    assert held.written() == ["1", "owed"]
 
 
 # -- the end

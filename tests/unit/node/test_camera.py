@@ -120,7 +120,19 @@ def test_a_camera_that_raises_is_logged_and_goes_on(caplog: pytest.LogCaptureFix
 
     assert goes_on
     assert camera.taken == 0
-    assert "no film for 2 tasks" in caplog.text
+    assert "A picture of Broken failed: no film for 2 tasks; the next is tried in time." in caplog.messages
+
+
+def test_what_fails_is_told_by_the_name_of_the_film(caplog: pytest.LogCaptureFixture) -> None:
+    class Torn(Film):
+        def on_shutter(self, state: State) -> None:
+            raise OSError(f"torn at {len(state.tasks)} tasks")
+
+    with caplog.at_level(logging.ERROR), Polaroid(running_state(), freq=0.01, film=Torn()) as camera:
+        failed = wait_until(lambda: camera.failed > 0 and bool(caplog.messages), patience=PATIENCE)
+
+    assert failed
+    assert caplog.messages[0] == "A picture of Torn failed: torn at 2 tasks; the next is tried in time."
 
 
 def test_a_camera_may_end_itself() -> None:

@@ -11,6 +11,7 @@ from celeriac.node.recorder import Progress
 from celeriac.node.supervisor import Supervisor
 from celeriac.store.disk_use import DiskUse
 from celeriac.store.recorder_status import read_status
+from celeriac.testing.process import wait_until
 
 GOOD = Progress("recording", recorded=7, last_event_at=5.0, lag=0.5)
 
@@ -104,6 +105,23 @@ def test_the_file_follows_a_change_at_once_and_a_number_only_after_a_while(tmp_p
     assert before is not None
     assert after is not None
     assert (before.recorded, after.recorded, after.state) == (7, 9, "link")
+
+
+def test_the_bytes_on_the_disk_are_counted_again_within_the_time_of_a_status(tmp_path: Path) -> None:
+    file = tmp_path / "000000000001.wal"
+    file.write_bytes(b"x" * 10)
+    told = health(tmp_path)
+    told.take(GOOD)
+    before = told.size or 0
+
+    file.write_bytes(b"x" * 5_000_000)
+
+    def is_seen() -> bool:
+        told.take(GOOD)
+        return (told.size or 0) > 5_000_000
+
+    assert before < 5_000_000
+    assert wait_until(is_seen, patience=9.0)
 
 
 def test_a_folder_that_cannot_be_written_to_ends_nothing(tmp_path: Path) -> None:

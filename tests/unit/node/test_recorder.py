@@ -1,6 +1,7 @@
 """A recorder on a broker in memory: what it takes, what it tells, and how it ends."""
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
@@ -11,12 +12,14 @@ from celeriac.app import Celeriac
 from celeriac.core.redaction import Redactor
 from celeriac.errors import AccessRefused, DiskError
 from celeriac.model.events import Event, Gap, TaskEvent
-from celeriac.model.message import Exchange
+from celeriac.model.message import Exchange, Message
+from celeriac.node.reception import Reception
 from celeriac.node.recorder import Progress, Recorder
 from celeriac.node.rehearsal import Rehearsal
 from celeriac.node.scribe import Opened
 from celeriac.testing.process import wait_until
 from celeriac.transport.memory import MemoryBroker
+from celeriac.wire.event import Gate
 from tests.builders import body, task
 
 PATIENCE = 30.0
@@ -72,7 +75,14 @@ class Disk:
 class Runs:
     """A recorder in a thread of its own."""
 
-    def __init__(self, broker: MemoryBroker, disk: Disk, **settings: Any) -> None:
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        disk: Disk,
+        *,
+        on_turn: Callable[[Progress], object] | None = None,
+        **settings: Any,
+    ) -> None:
         self.broker = broker
         self.disk = disk
         self.told: list[Progress] = []
@@ -84,7 +94,7 @@ class Runs:
             settings=self.app.conf,
             clock=self.app.clock,
             name="one",
-            on_turn=self.told.append,
+            on_turn=on_turn or self.told.append,
         )
         self._thread = Thread(target=self._run)
 
@@ -126,6 +136,10 @@ class Runs:
             self.recorder.run()
         except BaseException as error:  # noqa: BLE001 - looked at by the test
             self.error = error
+
+
+def fail(_: Progress) -> None:
+    raise OSError("no space left")
 
 
 @pytest.fixture
@@ -259,6 +273,42 @@ def test_a_broker_that_refuses_us_later_ends_it_and_what_came_is_recorded(broker
 
     assert isinstance(runs.error, AccessRefused)
     assert runs.uuids == ["a"]
+
+
+def test_a_display_that_fails_ends_nothing_and_is_told_once(
+    broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(broker, Disk(), on_turn=fail)
+    runs.start()
+    runs.publish("a")
+    runs.wait_for(1)
+
+    runs.stop()
+
+    assert (runs.uuids, runs.error) == (["a"], None)
+    assert caplog.messages.count("It cannot be told how the recorder is: no space left") == 1
+
+
+def test_a_message_is_as_long_as_it_was_before_it_was_compressed(broker: MemoryBroker) -> None:
+    app = Celeriac(broker, environ={})
+    reception = Reception(
+        settings=app.conf,
+        clock=app.clock,
+        hostname="us",
+        gate=Gate(),
+        state=None,
+        routing_key="#",
+        node_id=None,
+    )
+    content = body(task("failed", "t1", traceback="x" * 10_000))
+    headers = {"compression": "application/x-gzip"}
+
+    events = reception.read(Message(zlib.compress(content), headers=headers))
+    length = reception.body_bytes
+    nothing = reception.read(Message(b"no gzip", headers=headers))
+
+    assert ([event["uuid"] for event in events], length) == (["t1"], len(content))
+    assert (nothing, reception.body_bytes) == ([], 0)
 
 
 # -- a rehearsal

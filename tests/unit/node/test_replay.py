@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from celeriac.core.worker import Worker
 from celeriac.errors import CallerError
@@ -12,6 +13,7 @@ from celeriac.model.events import (
     Event,
     Gap,
     Received,
+    Sent,
     Started,
     Succeeded,
     TaskEvent,
@@ -19,6 +21,7 @@ from celeriac.model.events import (
     WorkerOffline,
     WorkerOnline,
 )
+from celeriac.node import replay as replay_module
 from celeriac.node.replay import Replay
 from celeriac.node.source import EventSource
 from celeriac.store.columns import event_moment
@@ -31,9 +34,13 @@ HOUR = 3600.0
 class Rows:
     """Events in memory, in the order of receipt, handed out as a log does."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], *, recorders: Sequence[str] = ("left",)) -> None:
         self.damage: list[str] = []
         self._events = events
+        self._recorders = list(recorders)
+
+    def recorders(self) -> list[str]:
+        return self._recorders
 
     def read(
         self,
@@ -302,3 +309,63 @@ def test_a_speed_that_is_none_is_refused(speed: float) -> None:
 def test_an_end_before_the_beginning_is_refused() -> None:
     with pytest.raises(CallerError, match="swap them"):
         Replay(Rows([]), since=TEN, until=TEN - 1)
+
+
+# -- what several recorders have
+
+
+def received_twice(events: Sequence[Event], *, lag: float = 0.25) -> Rows:
+    """Return the log of two recorders, of which one gets all a little later."""
+    copies = [replace(event, local_received=(event.local_received or 0.0) + lag) for event in events]
+    both = sorted([*events, *copies], key=lambda event: event.local_received or 0.0)
+    return Rows(both, recorders=("left", "right"))
+
+
+def test_what_two_recorders_received_comes_once() -> None:
+    events = [beat(TEN), step(Received, TEN + 1), step(Started, TEN + 2), beat(TEN + 3)]
+    replay = Replay(received_twice(events))
+
+    given_out = list(replay)
+
+    assert given_out == events
+    assert replay.state.event_count == 4
+
+
+def test_the_clock_that_each_recorder_gives_to_what_clients_send_makes_no_second_event() -> None:
+    sent = Sent(timestamp=TEN, local_received=TEN, hostname="c@1", clock=7, uuid="t1", name="shop.pay")
+    log = Rows([sent, replace(sent, clock=9, local_received=TEN + 1)], recorders=("left", "right"))
+
+    assert list(Replay(log)) == [sent]
+
+
+def test_what_one_recorder_has_twice_counts_twice_as_it_did_live() -> None:
+    events = [step(Received, TEN), step(Received, TEN)]
+
+    assert Replay(Rows(events)).run().event_count == 2
+
+
+def test_events_that_nothing_marks_are_all_given_out() -> None:
+    unmarked = WorkerHeartbeat(timestamp=0.0, local_received=TEN, hostname="w@1", clock=0, pid=7, freq=2.0)
+    events = [unmarked, replace(unmarked, local_received=TEN + 2)]
+
+    assert list(Replay(Rows(events, recorders=("left", "right")))) == events
+
+
+def test_each_recorder_tells_of_its_own_gaps() -> None:
+    gap = Gap(
+        timestamp=TEN, local_received=TEN, hostname="r@1", clock=1, since=TEN - 9, until=TEN, reason="cut",
+        attempts=1,
+    )  # fmt: skip
+
+    assert len(list(Replay(received_twice([gap])))) == 2
+
+
+def test_no_more_is_remembered_than_the_limit_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "_REMEMBERED", 4)
+    near, far = step(Received, TEN, "near"), step(Received, TEN, "far")
+    between = [step(Received, TEN + number, f"t{number}") for number in range(8)]
+    log = Rows([far, *between, near, *between[-2:], near, far], recorders=("left", "right"))
+
+    uuids = [event.uuid for event in Replay(log) if isinstance(event, TaskEvent)]
+
+    assert (uuids.count("near"), uuids.count("far")) == (1, 2)

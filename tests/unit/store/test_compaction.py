@@ -5,12 +5,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from celeriac.errors import DiskError
 from celeriac.store.event_log import EventLog
-from celeriac.store.place import Place
+from celeriac.store.place import Place, place_for
+from celeriac.store.segment import Segment
 from celeriac.store.upkeep import merge_small, verify
 from tests.event_logs import HOUR_AT, damage_at, seal, started, times
 
@@ -178,3 +182,30 @@ def test_segments_in_an_object_store_are_merged_too() -> None:
     assert merge_small(log, now=LATER).merged == 3
     assert times(list(log.read())) == [1, 2, 3]
     assert len(log.segments()) == 1
+
+
+def with_a_new_column(root: Path, segment: Segment) -> Segment:
+    """Make a segment one that a later version wrote, with a column more."""
+    place = place_for(root)
+    table = pq.ParquetFile(pa.BufferReader(place.read(segment.path))).read()
+    table = table.append_column("added_later", pa.array(["precious"] * table.num_rows))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    content = sink.getvalue()
+    newer = segment._replace(crc=crc32(content), size=content.size)
+    newer = newer._replace(path=f"{segment.path.rpartition('/')[0]}/{newer.name}")
+    place.write(newer.path, content)
+    place.remove(segment.path)
+    return newer
+
+
+def test_segments_with_columns_that_are_not_known_are_read_but_not_merged(root: Path) -> None:
+    made = [seal(root, [started(at=number)], first=number) for number in (1, 2)]
+    newer = [with_a_new_column(root, segment) for segment in made]
+    log = EventLog(root)
+
+    report = merge_small(log, now=HOUR_AT + 1e6)
+
+    assert (report.merged, log.segments()) == (0, newer)
+    assert "added_later, which would be lost: upgrade celeriac here" in report.damage[0]
+    assert (len(list(log.read())), log.damage) == (2, [])

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from celeriac.core.coverage import Span
 from celeriac.errors import CallerError, DiskError
 from celeriac.model.events import Event, Gap
-from celeriac.store import stream
+from celeriac.store import reading, stream
 from celeriac.store.catalogue import mark, span_of
 from celeriac.store.columns import SCHEMA, to_events
 from celeriac.store.event_log import EventLog
 from celeriac.store.log_writer import LogWriter
 from celeriac.store.place import Place
 from celeriac.store.upkeep import merge_small
+from celeriac.store.write_ahead import write_ahead_files
 from tests.event_logs import (
     HOUR_AT,
     damage_at,
@@ -504,3 +506,44 @@ def test_no_more_than_a_batch_of_each_recorder_waits(root: Path, monkeypatch: py
 
     assert sum(held) <= 100
     assert first.num_rows + sum(batch.num_rows for batch in batches) == 400
+
+
+def test_a_file_that_goes_on_and_is_ended_while_it_is_read_is_not_damaged(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsealed(root, [[started(at=1)]])
+    real = write_ahead_files
+
+    def go_on(folder: Path) -> list[Path]:
+        monkeypatch.setattr(reading, "write_ahead_files", real)
+        unsealed(root, [[started(at=1)], [started(at=2)]])
+        unsealed(root, [], first=3)
+        return real(folder)
+
+    monkeypatch.setattr(reading, "write_ahead_files", go_on)
+    log = EventLog(root)
+
+    found = times(list(log.read()))
+
+    assert (found, log.damage) == ([1, 2], [])
+
+
+def test_events_that_a_segment_lacks_are_told_of_unless_retention_took_them(root: Path) -> None:
+    seal(root, [started(at=1), started(at=2)], last=5)
+    log = EventLog(root)
+
+    assert times(list(log.read())) == [1, 2]
+    (told,) = log.damage
+    assert "3 events of 1-5 of a are not in events/" in told
+    assert list(log.read(since=HOUR_AT + 9)) == []
+    assert log.damage == []
+    mark(log.place, [Span("a", 1, 5)], "failures")
+    assert times(list(log.read())) == [1, 2]
+    assert log.damage == []
+
+
+def test_a_segment_with_fewer_rows_hides_none_of_its_generation(root: Path) -> None:
+    seal(root, [started(at=1), started(at=2)], last=6)
+    seal(root, [started(at=4), started(at=5), started(at=6)], first=4)
+
+    assert times(list(EventLog(root).read())) == [1, 2, 4, 5, 6]

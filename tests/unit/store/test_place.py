@@ -37,11 +37,9 @@ def local(root: Path) -> LocalPlace:
 
 
 @pytest.fixture(params=["folder", "memory://history", "memory://"])
-def place(request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, root: Path) -> Place:
     """A folder, or an object store."""
-    yield place_for(root if request.param == "folder" else request.param)
-    MemoryFileSystem.store.clear()
-    MemoryFileSystem.pseudo_dirs[:] = [""]
+    return place_for(root if request.param == "folder" else request.param)
 
 
 @pytest.fixture
@@ -54,8 +52,6 @@ def driver() -> Iterator[Callable[[type[MemoryFileSystem]], str]]:
 
     yield register
     _registry.pop("odd", None)
-    MemoryFileSystem.store.clear()
-    MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
 def files(folder: Path) -> set[str]:

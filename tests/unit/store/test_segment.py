@@ -1,7 +1,7 @@
 """Segments: what is written is read, what is damaged is found, and what is superseded is not read."""
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations, islice, permutations
 from pathlib import Path
 from zlib import crc32
@@ -9,7 +9,6 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -35,10 +34,9 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def memory() -> Iterator[Place]:
+def memory() -> Place:
     """An object store."""
-    yield place_for("memory://history")
-    MemoryFileSystem.store.clear()
+    return place_for("memory://history")
 
 
 def events() -> list[Event]:

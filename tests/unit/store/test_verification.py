@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from celeriac.store import segment as segments
 from celeriac.store.catalogue import mark, span_of
+from celeriac.store.columns import SCHEMA
 from celeriac.store.event_log import EventLog
 from celeriac.store.segment import Segment
 from celeriac.store.upkeep import stat, verify
@@ -178,7 +180,7 @@ def test_the_size_of_a_log_is_told_by_recorder_and_in_all(root: Path, segment: S
 
     first, second = told.recorders
     assert (first.recorder, first.segments, first.rows, first.unsealed_rows) == ("a", 3, 6, 2)
-    assert (first.first, first.last, first.begin_at, first.end_at) == (1, 8, HOUR_AT + 1, HOUR_AT + 6)
+    assert (first.first, first.last, first.begin_at, first.end_at) == (1, 8, HOUR_AT + 1, HOUR_AT + 8)
     assert (second.rows, second.unsealed_bytes) == (1, 0)
     assert (told.segments, told.rows, told.removed, told.missing) == (4, 9, 3, 1)
     assert (told.begin_at, told.end_at) == (HOUR_AT + 1, HOUR_AT + 9)
@@ -195,3 +197,28 @@ def test_an_empty_log_has_no_size(root: Path) -> None:
         None,
         [],
     )
+
+
+def test_a_segment_of_a_later_version_is_never_set_aside_wherever_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "checksummed"
+    with monkeypatch.context() as patch:
+        patch.setattr(segments, "SCHEMA", SCHEMA.with_metadata({"celeriac.schema": "2"}))
+        made = seal(root, [started()])
+
+    (found,) = verify(EventLog(root), set_aside=True).findings
+
+    assert (found.kind, found.fix) == ("unreadable", "upgrade celeriac here")
+    assert (root / made.path).exists()
+
+
+def test_a_damaged_segment_is_set_aside_wherever_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "upgrade celeriac"
+    made = seal(root, [started()])
+    damage_at(root / made.path, 100)
+
+    (found,) = verify(EventLog(root), set_aside=True).findings
+
+    assert found.kind == "altered"
+    assert not (root / made.path).exists()

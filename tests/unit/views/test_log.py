@@ -103,8 +103,15 @@ def test_what_is_wrong_is_told_with_what_helps() -> None:
 
     assert told["gaps"] == "2"
     assert told["missing"] == "1,200 events; celeriac log verify tells which"
-    assert told["set aside"] == "1 files, in damaged/"
-    assert told["superseded"] == "3 files; celeriac log compact removes them"
+    assert told["set aside"] == "1 file, in damaged/"
+    assert told["superseded"] == "3 files left over; celeriac log compact removes such"
+
+
+def test_what_retention_left_of_some_events_is_told() -> None:
+    told = dict(stat_lines(log_stat(trimmed=800, removed=1), None))
+
+    assert told["trimmed"] == "800 events, of which those of tasks that failed are kept"
+    assert told["removed"] == "1 event, by retention"
 
 
 def test_programs_are_told_numbers() -> None:
@@ -142,7 +149,7 @@ def test_a_log_with_nothing_in_it_has_no_size_of_an_event() -> None:
 
 def test_a_sound_log_is_told_in_one_line() -> None:
     assert verified_text(Verified(3, 1, 1200, 4096, [])) == (
-        "1,200 events in 3 segments and 1 files not sealed yet, 4 KiB: sound"
+        "1,200 events in 3 segments and 1 file not sealed yet, 4 KiB: sound"
     )
 
 

@@ -1,0 +1,24 @@
+"""What an operator stops a program with."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from types import FrameType
+
+__all__ = ["stop_signals"]
+
+
+@contextmanager
+def stop_signals(take: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM call ``take`` meanwhile; only a program's main thread can."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, take) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
