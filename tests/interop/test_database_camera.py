@@ -184,7 +184,7 @@ def test_a_server_that_is_not_there_at_first_is_no_reason_to_give_up(own_postgre
     own_postgres.stop()
     state = state_of(cluster_events(Random(9), tasks=5))
     with DatabaseCamera(own_postgres.url, redact=False) as camera:
-        with pytest.raises(ConnectionLost, match="tried again"):
+        with pytest.raises(ConnectionLost, match="cannot be reached"):
             camera.on_shutter(state)
         own_postgres.start()
 
