@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON)  # type: ignore[arg-type]
-settings.register_profile("ci", max_examples=300, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("ci", max_examples=150, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

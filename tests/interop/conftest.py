@@ -1,5 +1,6 @@
-"""Every test with real peers runs with each version of Celery on each broker."""
+"""Every test with real peers runs with each version of Celery, and on each broker."""
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -83,8 +84,16 @@ def paired(request: pytest.FixtureRequest, version: str, broker: str) -> Iterato
         yield Pair(version, broker, peer(version), url, redis.url_of(1))
 
 
-@pytest.fixture(scope="module", params=[(peer, broker) for broker in BROKERS for peer in PEERS], ids="-".join)
+#: Each version of Celery and each broker; in ``make soak`` each version on each broker.
+PAIRS = (
+    [(peer, broker) for broker in BROKERS for peer in PEERS]
+    if os.environ.get("HYPOTHESIS_PROFILE") == "long"
+    else list(zip(PEERS, BROKERS, strict=True))
+)
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Run the test with each version of Celery on each broker; both are shared by the tests of a file."""
+    """Run the test with each version of Celery, and on each broker; the tests of a file share both."""
     with paired(request, *request.param) as pair:
         yield pair

@@ -19,13 +19,11 @@ SMALL = {
     "SETTLE": 0.2,
     "MEASURES": (
         Measure("threads", "finished_each"),
-        Measure("threads", "finishing_set"),
         Measure("threads", "worker_set"),
         Measure("threads", "rpc_finishing_set"),
         Measure("threads", "wakeup"),
         Measure("threads", "idle"),
         Measure("gevent", "finishing_each"),
-        Measure("asyncio", "finished_set"),
         Measure("asyncio", "finishing_each"),
     ),
 }
@@ -43,7 +41,6 @@ def test_both_sides_collect_the_same_results_in_every_way(
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert list(rows) == [
         "finished_each",
-        "finishing_set",
         "worker_set_lag",
         "worker_set_cpu",
         "rpc_finishing_set",
@@ -51,7 +48,6 @@ def test_both_sides_collect_the_same_results_in_every_way(
         "wakeup_p99",
         "idle_cpu",
         "gevent_finishing_each",
-        "asyncio_finished_set",
         "asyncio_finishing_each",
         "asyncio_block_each",
     ]

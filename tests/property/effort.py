@@ -6,5 +6,5 @@ from hypothesis import settings
 
 __all__ = ["ON_DISK"]
 
-#: What writes and reads files takes ten times as long as what does not: a fifth of the examples.
-ON_DISK: Final = settings(max_examples=settings().max_examples // 5)
+#: What writes and reads files takes ten times as long as what does not: a sixth of the examples.
+ON_DISK: Final = settings(max_examples=settings().max_examples // 6)
