@@ -44,8 +44,10 @@ class RedisServer(Service):
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         super().__init__()
-        self._port = ReservedPort()
-        self._settings = _DEFAULTS | dict(settings or {})
+        # The second is for a cluster's nodes to talk: left to itself, Redis would take one 10,000 above
+        # the first, which may be somebody else's, or be no port at all.
+        self._port, self._bus = (ReservedPort() for _ in range(2))
+        self._settings = _DEFAULTS | {"cluster-port": str(self._bus.number)} | dict(settings or {})
 
     @property
     def port(self) -> int:
@@ -80,9 +82,10 @@ class RedisServer(Service):
             return int(client.client_kill_filter(_type=kind, skipme=True))
 
     def close(self) -> None:
-        """Stop, remove the folder and give the port back."""
+        """Stop, remove the folder and give the ports back."""
         super().close()
-        self._port.release()
+        for port in (self._port, self._bus):
+            port.release()
 
     def _program(self) -> Path:
         return find_program("redis-server", package="redis-server")

@@ -25,6 +25,9 @@ _STEPS: Final = 3
 #: What a queue is refused with; of a type that is switched off, RabbitMQ 3.10 says that it failed itself.
 _ABOUT_QUEUES: Final = frozenset({"PreconditionFailed", "AMQPNotImplementedError", "InternalError"})
 _NO_STREAMS: Final = re.compile(r"feature flag|queue.type")
+#: What it says of a stream that a node has not yet. Where many make one in the same moment it may not even
+#: say that, but fail: a stream that was there a moment ago is not yet to be followed in either case.
+_NOT_YET: Final = re.compile(r"replica|INTERNAL_ERROR")
 #: The header that RabbitMQ adds.
 _PLACE: Final = "x-stream-offset"
 #: The exchange that leads to every queue by its name.
@@ -130,7 +133,7 @@ class StreamLink(ArbiterLink):
                     name, consumer_tag=tag, callback=receive, no_ack=False, arguments={_PLACE: start}
                 )
             except self._errors as error:
-                if "replica" not in error_text(error):
+                if not _NOT_YET.search(error_text(error)):
                     raise
                 raise StreamBehind(
                     f"the arbiter at {self.address} has no stream {name!r} at hand ({error_text(error)}): "
