@@ -1,0 +1,25 @@
+"""One Spark for all tests of a run: it takes ten seconds to start."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from celeriac.pipeline.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    with open_session(
+        master="local[2]",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            # What is planned anew while it runs takes longer than these small frames do.
+            "spark.sql.adaptive.enabled": "false",
+        },
+    ) as session:
+        yield session
