@@ -1,6 +1,7 @@
 """The tables that the pipeline publishes: every column, its type and what it means.
 
-Types are spelled as Spark and people spell them. Moments are seconds of the epoch by the clock of who sent
+Types are spelled as Spark and people spell them. No name is a word of SQL, such as ``at`` or ``end``, so
+that nobody has to quote it. Moments are seconds of the epoch by the clock of who sent
 the event, unless it is said otherwise. The reference in the docs and what Spark writes are compared with
 this in tests, so there is one place where a column is said.
 """
@@ -105,7 +106,7 @@ _ATTEMPTS: Final = Table(
         ("outcome", "string", "SUCCESS, FAILURE, REVOKED, RETRY or REJECTED; null while it is open"),
         ("wait", "double", "seconds from when it could have run (sent, received again, its eta) to its start"),
         ("run", "double", "seconds that it ran: by the worker's measure, or else from start to end"),
-        ("at", "double", "the moment it is counted under: its end, else its start, else its receipt"),
+        ("counted_at", "double", "the moment it is counted under: its end, else its start, else its receipt"),
         _DAY,
     ),
 )
@@ -132,13 +133,13 @@ _MINUTES: Final = Table(
     "rollups_minute",
     1,
     "counts and distributions of the attempts of each minute; rows of one minute may be of several days' parts",
-    _columns(("at", "double", "the minute's first moment"), *_ROLLUP),
+    _columns(("begin_at", "double", "the minute's first moment"), *_ROLLUP),
 )
 _HOURS: Final = Table(
     "rollups_hour",
     1,
     "the same of each hour",
-    _columns(("at", "double", "the hour's first moment"), *_ROLLUP),
+    _columns(("begin_at", "double", "the hour's first moment"), *_ROLLUP),
 )
 _FAILURES: Final = Table(
     "failures",
@@ -146,7 +147,7 @@ _FAILURES: Final = Table(
     "one row for each time that a task raised",
     _columns(
         ("uuid", "string", "the id of the task"),
-        ("at", "double", "when it raised"),
+        ("raised_at", "double", "when it raised"),
         ("outcome", "string", "FAILURE, or RETRY where it was to be tried again"),
         ("worker", "string", "the node on which it raised"),
         ("exception", "string", "what it raised, up to 1,000 characters"),
@@ -185,7 +186,7 @@ _WORKERS: Final = Table(
         ("pid", "bigint", "the process"),
         ("begin_at", "double", "when it was first heard of, by the recorder's clock"),
         ("end_at", "double", "when it was last heard of"),
-        ("end", "string", "offline if it said so, lost if it fell silent, midnight if it went on, open if it may"),
+        ("ending", "string", "offline if it said so, lost if it fell silent, midnight if it went on, open if it may"),
         ("is_restart", "boolean", "whether the node was there before on that day, as another process"),
         ("active_max", "bigint", "the most tasks it ran at once"),
         ("processed", "bigint", "tasks it has begun since it started"),
@@ -234,7 +235,7 @@ _ANOMALIES: Final = Table(
     "what looks wrong",
     _columns(
         ("kind", "string", "stuck_task, retry_storm, slow_task, clock_drift or gap"),
-        ("at", "double", "when"),
+        ("noticed_at", "double", "when"),
         ("subject", "string", "the task's id or name, the worker or the recorder it is about"),
         ("value", "double", "what was measured"),
         ("usual", "double", "what is usual, or the limit"),
