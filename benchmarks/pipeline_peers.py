@@ -100,8 +100,8 @@ def fold_by_polars(log: Path, out: Path) -> float:
         pl.scan_parquet(f"{log}/events/*/*/*.parquet", hive_partitioning=False)
         .filter(pl.col("uuid").is_not_null(), pl.col("type").str.starts_with("task-"))
         .select(
-            "uuid", "hostname", "pid", "name", "queue", "root_id", "parent_id", "runtime", "sequence", "received_at",
-            "clock", pl.col("type").str.slice(5).alias("t"), pl.col("timestamp").alias("at"),
+            "uuid", "hostname", "pid", "name", "queue", "root_id", "parent_id", "runtime", "sequence",
+            "received_at", "clock", pl.col("type").str.slice(5).alias("t"), pl.col("timestamp").alias("at"),
             pl.col("retries").fill_null(0),
         )
     )  # fmt: skip
