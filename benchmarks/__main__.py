@@ -13,6 +13,7 @@ NAMES = {
     "worker": "tasks that do nothing, from queue to result, beside Celery's worker",
     "election": "who wins an election under any order of messages, beside Celery's Gossip",
     "record": "events from a broker to the disk, and back, beside Celery's receiver and gzip JSON lines",
+    "pipeline": "a log to tables on Spark, beside DuckDB, Polars and Celery's State",
     "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 

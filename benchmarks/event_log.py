@@ -79,7 +79,8 @@ def _tasks(random: np.random.Generator, begin: float, end: float) -> pa.Table:
         "name": name, "root_id": root, "parent_id": parent, "kwargs": np.full(count, "{}"),
         "args": np.char.add(np.char.add("(", np.arange(count).astype(str)), ", 'customer')"),
     }  # fmt: skip
-    zero, one = np.zeros(count, np.int64), np.ones(count, np.int64)
+    zero: Any = np.zeros(count, np.int64)
+    one = zero + 1
     raised = {"traceback": np.full(count, "Traceback (most recent call last): …")}
     everyone = np.full(count, fill_value=True)
 
@@ -106,7 +107,7 @@ def _tasks(random: np.random.Generator, begin: float, end: float) -> pa.Table:
 
 def _beats(begin: float, end: float) -> pa.Table:
     at = np.tile(np.arange(begin, end, 2.0), len(HOSTS))
-    host = np.repeat(HOSTS, len(at) // len(HOSTS))
+    host: Any = np.repeat(HOSTS, len(at) // len(HOSTS))
     active = np.full(len(at), 4)
     more = {"freq": np.full(len(at), 2.0), "active": active, "processed": active}
     return _rows(

@@ -31,7 +31,7 @@ __all__ = [
 Connect = Callable[[], Connection]
 
 #: Far more than needed, for a busy machine.
-PATIENCE = 30.0
+PATIENCE = 60.0
 #: The exchange that leads to every queue by its name.
 DEFAULT = Exchange("", "direct")
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 #: Far more than needed, for a busy machine.
-PATIENCE = 30.0
+PATIENCE = 60.0
 MIB = 1024 * 1024
 
 

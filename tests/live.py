@@ -1,9 +1,11 @@
 """Fixtures with real brokers and real Celery workers, for every folder of tests.
 
 Brokers are started by the first test that asks for one. Those that a test stops, kills
-or fills must be its own: ``own_redis``, ``own_rabbit``.
+or fills must be its own: ``own_redis``, ``own_rabbit``. A RabbitMQ takes long to start, so those that
+only kill and stop it have one after the other the same: ``hurt_rabbit``.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -17,6 +19,10 @@ from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
 
 PEERS = ("5.6", "5.7")
+#: What takes long is tried in all its forms by ``make soak``, and in a few of them before a change lands.
+IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+#: For what does not hang on the version of Celery: the newest, but in ``make soak`` each.
+NEWEST = PEERS if IS_LONG else PEERS[-1:]
 PEER_APP = Path(__file__).parent / "peers" / "app.py"
 
 _ROOT = Path(__file__).parents[1]
@@ -63,6 +69,28 @@ def own_rabbit() -> Iterator[RabbitServer]:
     """A RabbitMQ server that the test may do anything to."""
     with RabbitServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def rabbit_to_hurt() -> Iterator[RabbitServer]:
+    """The RabbitMQ server that one test after the other kills, stops and starts; see ``hurt_rabbit``."""
+    with RabbitServer() as server:
+        yield server
+
+
+@pytest.fixture
+def hurt_rabbit(rabbit_to_hurt: RabbitServer) -> RabbitServer:
+    """A RabbitMQ server that the test may kill and stop; it runs, and its first virtual host is empty."""
+    return revived(rabbit_to_hurt)
+
+
+def revived(server: RabbitServer) -> RabbitServer:
+    """Have a server run, whatever was done to it, with nothing in its first virtual host."""
+    if not server.is_alive:
+        server.start()
+    server.delete_vhost("/")
+    server.add_vhost("/")
+    return server
 
 
 @pytest.fixture

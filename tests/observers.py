@@ -6,6 +6,7 @@ from contextlib import suppress
 from threading import Event as Flag
 from threading import Lock, Thread
 from typing import Protocol
+from uuid import uuid4
 
 import amqp
 import msgspec
@@ -13,6 +14,7 @@ import redis
 
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.port import LOOPBACK
+from celeriac.testing.process import wait_until
 
 __all__ = ["Observer", "RabbitObserver", "RedisObserver", "Sightings"]
 
@@ -76,6 +78,8 @@ class RedisObserver:
         self._server = server
         self._stopping = Flag()
         self._threads: list[Thread] = []
+        #: The last mark that came by.
+        self._mark = b""
 
     def watch(self) -> None:
         """Subscribe; on return everything that is published is seen."""
@@ -88,7 +92,11 @@ class RedisObserver:
         self._threads[-1].start()
 
     def catch_up(self) -> None:
-        """Do nothing: what was published is on its way."""
+        """Wait for a mark: all that was published before it came before it."""
+        mark = uuid4().hex.encode()
+        with self._server.client() as client:
+            assert client.publish("/0.celeryev/mark", mark) > 0
+        assert wait_until(lambda: self._mark == mark, patience=60)
 
     def stop(self) -> None:
         """End."""
@@ -100,7 +108,11 @@ class RedisObserver:
         with client, listener, suppress(redis.ConnectionError):
             while not self._stopping.is_set():
                 message = listener.get_message(timeout=0.1)
-                if message is not None and message["type"] == "pmessage":
+                if message is None or message["type"] != "pmessage":
+                    continue
+                if message["channel"] == b"/0.celeryev/mark":
+                    self._mark = message["data"]
+                else:
                     self.sightings.add(b64decode(json.loads(message["data"])["body"]))
 
 

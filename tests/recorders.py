@@ -22,7 +22,8 @@ from celeriac.testing.process import wait_until
 from celeriac.transport.connect import connect
 from celeriac.wire.names import event_exchange
 
-PATIENCE = 60.0
+#: Far more than needed, for a busy machine.
+PATIENCE = 180.0
 #: Small files and short waits, so that everything that can happen does within a second.
 QUICK: Mapping[str, object] = {
     "log_sync_interval": 0.02,

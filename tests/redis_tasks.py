@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 #: Far more than needed, for a busy machine.
-PATIENCE = 30.0
+PATIENCE = 60.0
 QUEUE = some_task_queue()._replace(name="tasks", exchange=Exchange("tasks", "direct"), routing_key="tasks")
 SEPARATOR = "\x06\x16"
 #: So that kombu looks for what was held too long each time it finds nothing.

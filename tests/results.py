@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 #: Far more than needed, for a busy machine.
-PATIENCE = 30.0
+PATIENCE = 60.0
 #: Settings by which nothing is tried again within a test.
 NEVER = {"broker_retry_base": 3600.0, "broker_retry_cap": 3600.0}
 #: How long every result is on the wire.

@@ -14,7 +14,7 @@ from celeriac.testing.process import wait_until
 __all__ = ["PATIENCE", "Watcher"]
 
 #: How long a test waits for what must come: far more than needed, for a busy machine.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Watcher:

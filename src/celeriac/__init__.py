@@ -1,5 +1,6 @@
 """Celeriac: events in order, one leader, results that arrive, and a history you can query."""
 
+from celeriac import history
 from celeriac.app import Celeriac
 from celeriac.config import Limits, Settings
 from celeriac.core.clock import LamportClock
@@ -109,6 +110,7 @@ __all__ = [
     "encode",
     "evcam",
     "events",
+    "history",
     "register_drainer",
     "states",
 ]

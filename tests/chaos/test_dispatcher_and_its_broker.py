@@ -18,7 +18,7 @@ from celeriac.testing.process import find_program, wait_until
 from celeriac.transport.base import Connection
 
 #: Far more than needed, for a busy machine.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Listener:

@@ -30,8 +30,8 @@ Server = RedisServer | RabbitServer
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 #: How long each test goes on; each does everything once at least.
 SECONDS = 600.0 if IS_LONG else 0.0
-#: Tasks that end between one fault and the next.
-SOME = 40
+#: Tasks that end between one fault and the next, and how long a client waits between two of them.
+SOME, EVERY = (40, 0.01) if IS_LONG else (15, 0.04)
 QUEUE = "stormy"
 #: Short, so that what a killed worker had is soon given to others. Only Redis has such.
 VISIBILITY = {"CELERIAC_BROKER_TRANSPORT_OPTIONS": json.dumps({"visibility_timeout": 2})}
@@ -89,7 +89,7 @@ class Storm:
                 except NetworkError:
                     # The broker may have it, or not: it is sent once more, with the same id.
                     self._stopping.wait(0.1)
-            if self._stopping.wait(0.01):
+            if self._stopping.wait(EVERY):
                 return
 
     @property

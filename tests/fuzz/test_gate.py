@@ -13,6 +13,7 @@ from celeriac import Gate, Limits, State, Task, Worker, decode, encode
 from celeriac.core.history import CAPS
 from celeriac.model.events import Event
 from tests.builders import AT, WIRE_EVENTS, Fields, nested, task, worker
+from tests.property.effort import COSTLY
 
 MAX_TASKS, MAX_WORKERS = 8, 4
 TASK_NAMES, WORKER_NAMES = frozenset(dir(Task)), frozenset(dir(Worker))
@@ -140,6 +141,7 @@ def parts(value: object) -> Iterable[object]:
         yield from parts(item)
 
 
+@COSTLY
 @given(dicts)
 def test_every_dict_is_either_counted_or_refused(events: list[Fields]) -> None:
     state = small_state()
@@ -150,6 +152,7 @@ def test_every_dict_is_either_counted_or_refused(events: list[Fields]) -> None:
     assert state.event_count + state.gate.refused.total() == len(events)
 
 
+@COSTLY
 @given(bodies, received_at)
 def test_every_event_taken_from_a_body_is_counted(messages: list[bytes | str], at: float | None) -> None:
     state = small_state()
@@ -159,6 +162,7 @@ def test_every_event_taken_from_a_body_is_counted(messages: list[bytes | str], a
     assert state.event_count == sum(map(len, taken))
 
 
+@COSTLY
 @given(broken_bodies())
 def test_a_body_without_events_is_refused_unless_it_is_an_empty_batch(message: bytes | str) -> None:
     gate = Gate()
@@ -168,6 +172,7 @@ def test_a_body_without_events_is_refused_unless_it_is_an_empty_batch(message: b
     assert events or gate.refused or json.loads(message) == []
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_the_state_answers_every_question_afterwards(
     events: list[Fields], messages: list[bytes | str]
@@ -200,6 +205,7 @@ def tasks_of(state: State) -> list[Task]:
     return list(state.tasks.values())
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_no_attribute_outside_the_closed_lists_exists(
     events: list[Fields], messages: list[bytes | str]
@@ -214,6 +220,7 @@ def test_no_attribute_outside_the_closed_lists_exists(
     assert not any(hasattr(event, "__dict__") for task in tasks_of(state) for event in task.history)
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_every_attribute_of_a_worker_has_its_own_kind(
     events: list[Fields], messages: list[bytes | str]
@@ -232,6 +239,7 @@ def test_every_attribute_of_a_worker_has_its_own_kind(
         assert type(known.alive) is bool
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_a_good_event_sent_afterwards_is_folded_right(
     events: list[Fields], messages: list[bytes | str]
@@ -251,6 +259,7 @@ def test_a_good_event_sent_afterwards_is_folded_right(
     assert known.worker.alive
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_the_state_stays_within_its_bounds(events: list[Fields], messages: list[bytes | str]) -> None:
     state = fed(events, messages)
@@ -270,6 +279,7 @@ def test_the_state_stays_within_its_bounds(events: list[Fields], messages: list[
     }  # fmt: skip
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_what_is_kept_of_an_event_stays_within_its_limits(
     events: list[Fields], messages: list[bytes | str]
@@ -284,6 +294,7 @@ def test_what_is_kept_of_an_event_stays_within_its_limits(
     assert all(sum(1 for _ in parts(event.extra or {})) <= 2 * limits.items + 1 for event in kept)
 
 
+@COSTLY
 @given(dicts, bodies)
 def test_what_was_taken_can_be_written_and_read_again(
     events: list[Fields], messages: list[bytes | str]

@@ -14,6 +14,7 @@ from celeriac.node.clock import SharedClock
 from celeriac.node.mailbox import Mailbox
 from celeriac.transport.memory import MemoryBroker
 from tests.builders import nested
+from tests.property.effort import COSTLY
 
 NODE = "w1@web"
 #: A receipt counts, so does the adoption of its clock, a hello and a reply.
@@ -109,6 +110,7 @@ content_types = st.sampled_from(
 messages = st.builds(Message, bodies(), content_types, st.just("utf-8"), headers)
 
 
+@COSTLY
 @given(st.lists(messages, max_size=5))
 def test_no_request_raises_or_moves_the_clock_far_or_makes_us_publish_elsewhere(
     received: list[Message],

@@ -20,6 +20,7 @@ from celeriac.wire.result import decode, encode
 from celeriac.wire.result_tree import MAX_TREE_DEPTH
 from celeriac.wire.value import MAX_DEPTH
 from tests.builders import nested
+from tests.property.effort import COSTLY
 
 MAX_BYTES = 256 * 1024
 MARK = b"\x00celery-compressed\x00"
@@ -166,6 +167,7 @@ def check(meta: ResultMeta) -> None:
         check_tree(tree)
 
 
+@COSTLY
 @given(documents, task_ids)
 def test_whatever_comes_a_result_of_the_right_kinds_is_made_of_it(data: bytes, task_id: str | None) -> None:
     meta = decode(data, task_id=task_id, max_bytes=MAX_BYTES)
@@ -174,6 +176,7 @@ def test_whatever_comes_a_result_of_the_right_kinds_is_made_of_it(data: bytes, t
     assert task_id is None or meta.task_id == task_id
 
 
+@COSTLY
 @given(broken())
 def test_a_field_that_is_broken_costs_no_result_unless_it_is_needed(fields: dict[str, Any]) -> None:
     meta = decode(json.dumps(fields).encode(), task_id="given", max_bytes=16 * MAX_BYTES)
@@ -183,6 +186,7 @@ def test_a_field_that_is_broken_costs_no_result_unless_it_is_needed(fields: dict
     assert (meta.fault != "") == (is_needed or depth_of(fields.get("result")) > MAX_DEPTH)
 
 
+@COSTLY
 @given(broken_documents())
 def test_what_was_read_can_be_written_and_read_again(data: bytes) -> None:
     meta = decode(data, task_id="given", max_bytes=MAX_BYTES)
@@ -194,6 +198,7 @@ def test_what_was_read_can_be_written_and_read_again(data: bytes) -> None:
     assert repr(again) == repr(meta)  # by their repr, because NaN is not NaN
 
 
+@COSTLY
 @given(st.sampled_from(["gzip", "bzip2", "lzma"]), st.integers(0, 3), st.binary(max_size=3))
 def test_a_bomb_that_is_damaged_stays_within_the_limit(method: str, place: int, noise: bytes) -> None:
     data = bytearray(BOMBS[method])
@@ -268,6 +273,7 @@ def metas(draw: st.DrawFn) -> ResultMeta:
     )
 
 
+@COSTLY
 @given(metas(), st.none() | st.sampled_from(["gzip", "bzip2", "lzma"]))
 def test_what_is_written_is_what_is_read(meta: ResultMeta, compression: str | None) -> None:
     document = encode(meta, compression=compression)
@@ -361,6 +367,7 @@ def test_nothing_that_a_failure_names_is_imported_or_called(
     )
 
 
+@COSTLY
 @given(broken_documents())
 def test_only_plain_values_come_out(data: bytes) -> None:
     meta = decode(data, task_id="given", max_bytes=MAX_BYTES)

@@ -14,6 +14,7 @@ from celeriac.model.task_request import Arguments, TaskRequest
 from celeriac.node.call_options import CALL_OPTIONS
 from celeriac.node.following import after_failure, after_success, chain_ids
 from celeriac.wire.task_request import PROTOCOL_HEADERS, argument_text, decode, encode, read_body
+from tests.property.effort import COSTLY
 
 MAX_BYTES = 100_000
 SETTINGS = Settings()
@@ -38,6 +39,7 @@ GOOD = {"task": "shop.pay", "id": "t1"}
 HEADERS = st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=8), VALUES, max_size=8)
 
 
+@COSTLY
 @given(HEADERS, st.booleans(), st.binary(max_size=50))
 def test_headers_are_taken_or_refused(headers: dict[str, Any], has_names: bool, body: bytes) -> None:
     told = headers | GOOD if has_names else headers
@@ -50,6 +52,7 @@ def test_headers_are_taken_or_refused(headers: dict[str, Any], has_names: bool, 
         assert again._replace(root_id=request.root_id, reply_to="") == request._replace(reply_to="")
 
 
+@COSTLY
 @given(st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=8), JSON_VALUES, max_size=8), st.booleans())
 def test_bodies_of_protocol_1_are_taken_or_refused(fields: dict[str, Any], has_names: bool) -> None:
     body = json.dumps(fields | GOOD if has_names else fields).encode()
@@ -59,6 +62,7 @@ def test_bodies_of_protocol_1_are_taken_or_refused(fields: dict[str, Any], has_n
         assert isinstance(read_body(request.body), Arguments)
 
 
+@COSTLY
 @given(
     st.binary(max_size=100)
     | JSON_VALUES.map(lambda value: json.dumps(value).encode())
@@ -92,6 +96,7 @@ def _signature(members: Any) -> Any:
 SIGNATURES = st.recursive(_signature(st.just([])), lambda inner: _signature(st.lists(inner, max_size=3)))
 
 
+@COSTLY
 @given(st.lists(SIGNATURES, max_size=3), JSON_VALUES)
 def test_signatures_of_peers_are_sent_or_refused(signatures: list[dict[str, Any]], result: object) -> None:
     request = TaskRequest("t1", "shop.pay")
@@ -110,6 +115,7 @@ def _message(request: TaskRequest) -> tuple[bytes, str, str, dict[str, object]]:
     return body, "application/json", "utf-8", headers
 
 
+@COSTLY
 @given(VALUES)
 def test_any_value_has_a_short_text(value: object) -> None:
     text = argument_text(value)

@@ -1,6 +1,5 @@
 """Every test with real peers runs with each version of Celery, and on each broker."""
 
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from celeriac.app import Celeriac
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
 from tests.console import Console
-from tests.live import PEER_APP, PEERS, peer
+from tests.live import IS_LONG, PEER_APP, PEERS, peer
 
 BROKERS = ("redis", "amqp")
 
@@ -87,7 +86,7 @@ def paired(request: pytest.FixtureRequest, version: str, broker: str) -> Iterato
 #: Each version of Celery and each broker; in ``make soak`` each version on each broker.
 PAIRS = (
     [(peer, broker) for broker in BROKERS for peer in PEERS]
-    if os.environ.get("HYPOTHESIS_PROFILE") == "long"
+    if IS_LONG
     else list(zip(PEERS, BROKERS, strict=True))
 )
 

@@ -121,20 +121,20 @@ def test_a_stream_that_the_broker_has_not_yet_at_hand_is_asked_for_until_it_has(
 
 
 def test_what_was_granted_outlives_a_broker_that_is_killed(
-    own_rabbit: RabbitServer, new_arbiter: NewArbiter
+    hurt_rabbit: RabbitServer, new_arbiter: NewArbiter
 ) -> None:
-    holder, other = new_arbiter(own_rabbit.url), new_arbiter(own_rabbit.url)
+    holder, other = new_arbiter(hurt_rabbit.url), new_arbiter(hurt_rabbit.url)
     once, lease = some_key(), some_key()
     first = granted(holder, once, "owner", mode=Mode.ONCE)
     term = granted(holder, lease, "owner")
     assert holder.renew(lease, "owner", term.token, ttl=LONG, note=b"note")
     assert not is_granted(other, once, "other", mode=Mode.ONCE)
 
-    assert wait_until(lambda: is_written_down(own_rabbit), patience=PATIENCE)
-    own_rabbit.kill()
+    assert wait_until(lambda: is_written_down(hurt_rabbit), patience=PATIENCE)
+    hurt_rabbit.kill()
     with pytest.raises(ConnectionLost):
         holder.renew(lease, "owner", term.token, ttl=LONG)
-    own_rabbit.start()
+    hurt_rabbit.start()
 
     assert wait_until(lambda: is_answered(lambda: other.read(once)), patience=PATIENCE)
     assert wait_until(lambda: is_answered(lambda: holder.read(once)), patience=PATIENCE)
@@ -148,12 +148,12 @@ def test_what_was_granted_outlives_a_broker_that_is_killed(
 
 
 def test_a_link_that_was_closed_is_made_anew_within_a_call(
-    own_rabbit: RabbitServer, new_arbiter: NewArbiter
+    rabbit_server: RabbitServer, amqp_url: str, new_arbiter: NewArbiter
 ) -> None:
-    arbiter, key = new_arbiter(own_rabbit.url), some_key()
+    arbiter, key = new_arbiter(amqp_url), some_key()
     first = granted(arbiter, key, "owner")
 
-    own_rabbit.close_connections()
+    rabbit_server.close_connections()
 
     assert arbiter.renew(key, "owner", first.token, ttl=LONG)
 
@@ -386,14 +386,14 @@ def test_a_long_key_of_any_script_is_held_without_streams(
     assert is_granted(other, "🌳" * 199, "other")
 
 
-def test_streams_are_used_once_they_are_there(new_arbiter: NewArbiter) -> None:
-    with RabbitServer(has_streams=False) as server:
-        arbiter = new_arbiter(server.url)
-        before = arbiter.look()
+def test_streams_are_used_once_they_are_there(old_rabbit: RabbitServer, new_arbiter: NewArbiter) -> None:
+    # The last of the file: afterwards the server has streams.
+    arbiter = new_arbiter(old_rabbit.url)
+    before = arbiter.look()
 
-        server.ctl("enable_feature_flag", "stream_queue")
-        server.close_connections()
-        after = wait_until(lambda: is_answered(arbiter.look) and arbiter.level is Level.L2, patience=PATIENCE)
+    old_rabbit.ctl("enable_feature_flag", "stream_queue")
+    old_rabbit.close_connections()
+    after = wait_until(lambda: is_answered(arbiter.look) and arbiter.level is Level.L2, patience=PATIENCE)
 
-        assert before is Level.L1
-        assert after
+    assert before is Level.L1
+    assert after

@@ -24,7 +24,7 @@ from celeriac.transport.amqp import AmqpConnection
 from celeriac.wire.names import event_exchange, event_queue, node_queue, reply_queue
 from tests.contract import DEFAULT, Listener, body, kept_queue, publish, queue_of, some_exchange
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 MIB = 1024 * 1024
 #: What RabbitMQ sends when it has nothing to say.
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"

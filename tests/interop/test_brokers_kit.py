@@ -15,7 +15,8 @@ from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.testing.brokers import RabbitServer, RedisServer, ValkeyServer
 from celeriac.testing.process import wait_until
 from celeriac.testing.service import Service
-from tests.live import StartWorker
+from tests.interop.conftest import PAIRS
+from tests.live import NEWEST, StartWorker, peer
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -187,24 +188,24 @@ def test_a_server_is_not_started_twice(own_redis: RedisServer) -> None:
 
 
 def test_rabbitmq_keeps_durable_messages_over_kill_9_and_leaves_no_process_behind(
-    own_rabbit: RabbitServer,
+    hurt_rabbit: RabbitServer,
 ) -> None:
     queue = Queue("kept", durable=True)
     # Confirmed: on the disk before we kill.
-    with Connection(own_rabbit.url, transport_options={"confirm_publish": True}) as connection:
+    with Connection(hurt_rabbit.url, transport_options={"confirm_publish": True}) as connection:
         connection.Producer().publish("hello", routing_key="kept", declare=[queue], delivery_mode=2)
-    assert len(alive(own_rabbit.folder)) > 2
+    assert len(alive(hurt_rabbit.folder)) > 2
 
-    own_rabbit.kill()
-    assert alive(own_rabbit.folder) == []
-    own_rabbit.start()
+    hurt_rabbit.kill()
+    assert alive(hurt_rabbit.folder) == []
+    hurt_rabbit.start()
 
-    with Connection(own_rabbit.url) as connection:
+    with Connection(hurt_rabbit.url) as connection:
         message = queue(connection.default_channel).get(no_ack=True)
         assert message is not None
         assert message.payload == "hello"
-    own_rabbit.stop()
-    assert alive(own_rabbit.folder) == []
+    hurt_rabbit.stop()
+    assert alive(hurt_rabbit.folder) == []
 
 
 def test_rabbitmq_connections_can_be_closed(rabbit_server: RabbitServer, amqp_url: str) -> None:
@@ -224,12 +225,12 @@ def test_rabbitmqctl_speaks_to_our_node(rabbit_server: RabbitServer, amqp_url: s
     assert amqp_url.rpartition("/")[2] in listed
 
 
-@pytest.mark.parametrize("broker", ["redis_url", "amqp_url"])
+@pytest.mark.parametrize(("version", "broker"), PAIRS)
 def test_a_worker_of_each_celery_runs_a_task_and_stops_without_errors(
-    broker: str, peer_python: Path, celery_worker: StartWorker, request: pytest.FixtureRequest
+    version: str, broker: str, celery_worker: StartWorker, request: pytest.FixtureRequest
 ) -> None:
-    url: str = request.getfixturevalue(broker)
-    worker = celery_worker(peer_python, url)
+    url: str = request.getfixturevalue(f"{broker}_url")
+    worker = celery_worker(peer(version), url)
 
     result = worker.call("peers.add", 2, 3)
     worker.stop()
@@ -240,10 +241,11 @@ def test_a_worker_of_each_celery_runs_a_task_and_stops_without_errors(
     assert re.search(r"peers\.add\[[^]]+\] succeeded", worker.log())
 
 
+@pytest.mark.parametrize("version", NEWEST)
 def test_the_errors_of_a_worker_are_told_with_their_traceback(
-    peer_python: Path, celery_worker: StartWorker, redis_url: str
+    version: str, celery_worker: StartWorker, redis_url: str
 ) -> None:
-    worker = celery_worker(peer_python, redis_url, pool="solo")
+    worker = celery_worker(peer(version), redis_url, pool="solo")
 
     with pytest.raises(CeleriacError, match="ValueError: on purpose"):
         worker.call("peers.fail", "on purpose")

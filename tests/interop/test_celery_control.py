@@ -334,7 +334,7 @@ def replies_of_some(shop: Shop) -> Replies:
     """The answers to a question that a paused worker and nobody were asked too."""
     with paused(shop.busy):
         asked = [shop.worker.hostname, shop.busy.hostname, "nobody@celery"]
-        return shop.app.control.inspect(asked, timeout=3, known=[shop.busy.hostname]).ping()
+        return shop.app.control.inspect(asked, timeout=5, known=[shop.busy.hostname]).ping()
 
 
 def test_a_worker_that_answers_is_neither_silent_nor_absent(shop: Shop, replies_of_some: Replies) -> None:

@@ -13,7 +13,8 @@ from celeriac.node.election import elected_task_id
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
 from celeriac.testing.process import wait_until
-from tests.live import PEER_APP, PEERS, peer
+from tests.fleet import start_all
+from tests.live import NEWEST, PEER_APP, PEERS, peer
 
 APP = PEER_APP.with_name("electing.py")
 PATIENCE = 60.0
@@ -49,8 +50,8 @@ class Place:
                 stack.callback(worker.close)
                 stack.callback(_show, worker)
                 stack.callback(worker.kill)
-                worker.start()
                 started.append(worker)
+            start_all(started)
             assert wait_until(lambda: self._know_each_other(started), patience=PATIENCE)
             yield started
 
@@ -64,10 +65,10 @@ class Place:
         )
 
 
-@pytest.fixture(params=PEERS)
-def place(request: pytest.FixtureRequest, library: Path) -> Iterator[Place]:
+@pytest.fixture
+def place(version: str, library: Path) -> Iterator[Place]:
     with RedisServer(ON_DISK) as redis:
-        yield Place(peer(request.param), redis, library)
+        yield Place(peer(version), redis, library)
 
 
 def _show(worker: CeleryWorker) -> None:
@@ -79,6 +80,7 @@ def wins(workers: list[CeleryWorker]) -> list[int]:
     return [worker.log().count("This node won election") for worker in workers]
 
 
+@pytest.mark.parametrize("version", NEWEST)
 def test_an_election_of_one_worker_is_won_by_it_and_stops_nobody(place: Place) -> None:
     with place.workers(1) as workers:
         app = place.app()
@@ -91,6 +93,7 @@ def test_an_election_of_one_worker_is_won_by_it_and_stops_nobody(place: Place) -
         assert workers[0].errors() == []
 
 
+@pytest.mark.parametrize("version", PEERS)
 def test_each_of_many_elections_has_one_winner(place: Place) -> None:
     with place.workers(3) as workers:
         app = place.app()

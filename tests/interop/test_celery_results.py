@@ -16,7 +16,7 @@ from celeriac.node.result_set import ResultSet
 from celeriac.node.rpc_backend import RpcBackend
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
-from tests.live import PEER_APP, PEERS, peer
+from tests.live import IS_LONG, PEER_APP, PEERS, peer
 
 PATIENCE = 60.0
 
@@ -93,9 +93,15 @@ class Pair:
         return told
 
 
-#: Versions of Celery, and how results travel.
-EVERY = [(version, way) for way in ("redis", "rpc") for version in PEERS]
-OVER_REDIS = [(version, "redis") for version in PEERS]
+#: Versions of Celery, and how results travel; in the short form each version and each way.
+EVERY = (
+    [(version, way) for way in ("redis", "rpc") for version in reversed(PEERS)]
+    if IS_LONG
+    else [("5.7", "redis"), ("5.6", "rpc")]
+)
+OVER_REDIS = [(version, way) for version, way in EVERY if way == "redis"]
+#: Who reads what we stored, in which form. Older ones know of no compression.
+READERS = [("5.6", None), ("5.7", None), ("5.7", "gzip"), ("5.7", "bzip2"), ("5.7", "lzma")]
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +128,9 @@ def pair(
 
 
 @pytest.fixture
-def pair_without_worker(peer_python: Path, redis_url: str) -> Iterator[Pair]:
+def pair_without_worker(version: str, redis_url: str) -> Iterator[Pair]:
     app = Celeriac(redis_url, backend=redis_url)
-    yield Pair(app, Client(peer_python, redis_url, redis_url))
+    yield Pair(app, Client(peer(version), redis_url, redis_url))
     app.close()
 
 
@@ -173,7 +179,8 @@ def test_the_tasks_of_a_chain_a_group_and_a_chord_are_known_by_their_ids(pair: P
 
 @pytest.mark.parametrize("pair", OVER_REDIS, indirect=True)
 def test_a_task_that_was_revoked_says_so(pair: Pair) -> None:
-    result = pair.send("add", 1, 1, countdown=3)
+    # Celery: tells what was revoked at the moment it was to run. Until then it must have heard of it.
+    result = pair.send("add", 1, 1, countdown=5)
 
     result.revoke()
 
@@ -181,7 +188,7 @@ def test_a_task_that_was_revoked_says_so(pair: Pair) -> None:
         result.get(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("compression", [None, "gzip", "bzip2", "lzma"])
+@pytest.mark.parametrize(("version", "compression"), READERS if IS_LONG else READERS[:3])
 def test_celerys_clients_read_what_we_store(pair_without_worker: Pair, compression: str | None) -> None:
     pair = pair_without_worker
     url = pair.app.conf.broker_url
@@ -194,13 +201,11 @@ def test_celerys_clients_read_what_we_store(pair_without_worker: Pair, compressi
         app.close()
 
     assert mine == {"text": "ünï", "numbers": [1, 2.5, None]}
-    # Older ones know of no compression.
-    if compression is None or "celery57" in pair._client._command[0]:
-        state, value, error, _, when = pair.get("ours")
-        assert (state, value, error) == ("SUCCESS", mine, None)
-        assert when.startswith("20")
-        state, value, error, trace, _ = pair.get("ours-failed")
-        assert (state, error, trace) == ("FAILURE", ["builtins", "ValueError", ["no", "3"]], "at line 1")
+    state, value, error, _, when = pair.get("ours")
+    assert (state, value, error) == ("SUCCESS", mine, None)
+    assert when.startswith("20")
+    state, value, error, trace, _ = pair.get("ours-failed")
+    assert (state, error, trace) == ("FAILURE", ["builtins", "ValueError", ["no", "3"]], "at line 1")
 
 
 @pytest.mark.parametrize("pair", OVER_REDIS, indirect=True)

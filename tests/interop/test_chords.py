@@ -28,7 +28,7 @@ from celeriac.testing.process import wait_until
 from celeriac.transport.redis_link import RedisLink
 from tests.live import PEER_APP, PEERS, peer
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 FAILURE = Json(b'{"exc_type": "ValueError", "exc_message": ["planned"], "exc_module": "builtins"}')
 #: A client that sends a chord to a queue that nobody serves, its body to one that is served. It prints the
 #: id of the body.

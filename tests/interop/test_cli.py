@@ -7,7 +7,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,15 @@ from uuid import uuid4
 
 import pytest
 
+from celeriac.app import Celeriac
+from celeriac.errors import CeleriacError
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
 from celeriac.testing.process import wait_until
-from tests.live import PEER_APP, StartWorker, peer
+from tests.live import IS_LONG, NEWEST, PEER_APP, StartWorker, peer
+from tests.program import CELERIAC, Program, own_environment, run_program
 
-PATIENCE = 60.0
-#: What ``celeriac`` on the path runs.
-CELERIAC = [sys.executable, "-c", "from celeriac.cli import main; main()"]
+PATIENCE = 120.0
 
 Marked = dict[str, str]
 
@@ -45,9 +45,7 @@ def cluster(url: str) -> Iterator[CeleryWorker]:
 @pytest.fixture
 def marked() -> Marked:
     """An environment that all processes of one test have in common, and no others."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("CELERIAC_")} | {
-        "TEST_MARK": uuid4().hex
-    }
+    return own_environment(TEST_MARK=uuid4().hex)
 
 
 def alive(environment: Marked) -> list[str]:
@@ -63,18 +61,9 @@ def alive(environment: Marked) -> list[str]:
     return found
 
 
-def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(  # noqa: S603
-        [*CELERIAC, *arguments], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE * 2, check=False
-    )
-
-
 @contextmanager
-def running(
-    *arguments: str, environment: Marked | None = None, cwd: Path | None = None
-) -> Iterator[subprocess.Popen[str]]:
-    """Run a command meanwhile; it is killed at the end if it has not ended by then."""
+def running(*arguments: str, environment: Marked, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a command meanwhile, in a process that is really new: it is known by its environment."""
     with subprocess.Popen(  # noqa: S603
         [*CELERIAC, *arguments],
         cwd=cwd,
@@ -89,18 +78,31 @@ def running(
             process.kill()
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
+def first_line(process: Program | subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[Celeriac]:
+    """Who sends tasks to the worker."""
+    with_results = Celeriac(url, url, environ={})
+    yield with_results
+    with_results.close()
+
+
+def call(client: Celeriac, task: str, *arguments: object) -> object:
+    """Have the worker run a task, and return its result."""
+    return client.send_task(task, arguments).get(timeout=PATIENCE)
 
 
 # -- one worker
 
 
-def test_status_shows_a_real_worker_with_its_load_and_version(cluster: CeleryWorker, url: str) -> None:
-    cluster.call("peers.add", 1, 2)
+def test_status_shows_a_real_worker_with_its_load_and_version(client: Celeriac, url: str) -> None:
+    call(client, "peers.add", 1, 2)
 
-    result = run("status", "-b", url, "-d", "w1@lab", "--json", "--timeout", "20", "--listen", "20")
+    result = run_program("status", "-b", url, "-d", "w1@lab", "--json", "--timeout", "20", "--listen", "20")
 
     assert result.returncode == 0, result.stderr
     (row,) = json.loads(result.stdout)
@@ -118,25 +120,25 @@ def test_status_shows_a_real_worker_with_its_load_and_version(cluster: CeleryWor
     ],
 )  # fmt: skip
 def test_a_real_worker_answers_every_question(url: str, method: str) -> None:
-    result = run("inspect", method, "-b", url, "-d", "w1@lab", "--timeout", "10")
+    result = run_program("inspect", method, "-b", url, "-d", "w1@lab", "--timeout", "10")
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("w1@lab:\n  ")
 
 
 def test_a_real_worker_knows_its_tasks(url: str) -> None:
-    registered = run("inspect", "registered", "-b", url, "-d", "w1@lab", "--timeout", "10", "--json")
-    unknown = run("inspect", "query_task", "no-such-id", "-b", url, "-d", "w1@lab", "--timeout", "10")
+    registered = run_program("inspect", "registered", "-b", url, "-d", "w1@lab", "--timeout", "10", "--json")
+    unknown = run_program("inspect", "query_task", "no-such-id", "-b", url, "-d", "w1@lab", "--timeout", "10")
 
     assert "peers.add" in json.loads(registered.stdout)["w1@lab"]
     assert unknown.returncode == 0
 
 
-def test_events_of_real_tasks_are_told_as_json(cluster: CeleryWorker, url: str) -> None:
+def test_events_of_real_tasks_are_told_as_json(client: Celeriac, url: str) -> None:
     options = ("--json", "--type", "worker-heartbeat", "--type", "task-*", "--timeout", "30")
-    with running("events", "-b", url, *options, "--limit", "8") as events:
+    with Program("events", "-b", url, *options, "--limit", "8") as events:
         told = [json.loads(first_line(events))]
-        cluster.call("peers.retry_then_succeed")
+        call(client, "peers.retry_then_succeed")
         told += [json.loads(line) for line in events.communicate(timeout=PATIENCE)[0].splitlines()]
 
     assert events.returncode == 0
@@ -145,13 +147,13 @@ def test_events_of_real_tasks_are_told_as_json(cluster: CeleryWorker, url: str) 
     assert {event.get("name") for event in told} <= {None, "peers.retry_then_succeed"}
 
 
-def test_events_of_one_task_are_told_to_people_with_its_name(cluster: CeleryWorker, url: str) -> None:
-    with running("events", "-b", url, "--task", "peers.fail", "--limit", "3", "--timeout", "30") as events:
+def test_events_of_one_task_are_told_to_people_with_its_name(client: Celeriac, url: str) -> None:
+    with Program("events", "-b", url, "--task", "peers.fail", "--limit", "3", "--timeout", "30") as events:
         # Nothing is printed before the task, so there is nothing to wait for but the summary.
         while events.poll() is None:
-            cluster.call("peers.add", 1, 2)
-            with pytest.raises(Exception, match="planned"):
-                cluster.call("peers.fail")
+            call(client, "peers.add", 1, 2)
+            with pytest.raises(CeleriacError, match="planned"):
+                call(client, "peers.fail")
         out, err = events.communicate(timeout=PATIENCE)
 
     assert events.returncode == 0, err
@@ -161,7 +163,7 @@ def test_events_of_one_task_are_told_to_people_with_its_name(cluster: CeleryWork
 
 
 def test_ctrl_c_ends_events_with_a_summary(url: str) -> None:
-    with running("events", "-b", url) as events:
+    with Program("events", "-b", url) as events:
         first_line(events)
         events.send_signal(signal.SIGINT)
         _, err = events.communicate(timeout=PATIENCE)
@@ -171,7 +173,7 @@ def test_ctrl_c_ends_events_with_a_summary(url: str) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(url: str) -> None:
-    with running("events", "-b", url) as events:
+    with Program("events", "-b", url) as events:
         first_line(events)
         assert events.stdout is not None
         events.stdout.close()
@@ -184,10 +186,10 @@ def test_a_reader_that_has_seen_enough_is_no_error(url: str) -> None:
 def test_a_real_worker_obeys_and_answers(url: str) -> None:
     to_it = ("-b", url, "--yes", "--timeout", "10", "-d", "w1@lab")
 
-    limited = run("control", "rate_limit", "peers.ignore", "10/m", *to_it)
-    refused = run("control", "rate_limit", "no.such.task", "10/m", *to_it)
-    revoked = run("control", "revoke", "no-such-id", *to_it)
-    beaten = run("control", "heartbeat", *to_it)
+    limited = run_program("control", "rate_limit", "peers.ignore", "10/m", *to_it)
+    refused = run_program("control", "rate_limit", "no.such.task", "10/m", *to_it)
+    revoked = run_program("control", "revoke", "no-such-id", *to_it)
+    beaten = run_program("control", "heartbeat", *to_it)
 
     assert limited.stdout == "w1@lab: new rate limit set successfully\n"
     assert (refused.returncode, refused.stdout) == (1, "w1@lab: error: unknown task\n")
@@ -198,13 +200,14 @@ def test_a_real_worker_obeys_and_answers(url: str) -> None:
 # -- brokers
 
 
+@pytest.mark.parametrize("version", NEWEST)
 def test_a_worker_that_is_told_to_shut_down_does(
-    peer_python: Path, redis_url: str, celery_worker: StartWorker
+    version: str, redis_url: str, celery_worker: StartWorker
 ) -> None:
-    worker = celery_worker(peer_python, redis_url)
+    worker = celery_worker(peer(version), redis_url, pool="solo")
 
-    there = run("status", "-b", redis_url, "-d", worker.hostname, "--timeout", "20", "--listen", "0")
-    sent = run("control", "shutdown", "-b", redis_url, "--yes")
+    there = run_program("status", "-b", redis_url, "-d", worker.hostname, "--timeout", "20", "--listen", "0")
+    sent = run_program("control", "shutdown", "-b", redis_url, "--yes")
 
     assert there.returncode == 0
     assert sent.returncode == 0
@@ -212,10 +215,10 @@ def test_a_worker_that_is_told_to_shut_down_does(
 
 
 def test_the_commands_work_on_rabbitmq_too(amqp_url: str, celery_worker: StartWorker) -> None:
-    celery_worker(peer("5.7"), amqp_url, hostname="rabbit@lab")
+    celery_worker(peer("5.7"), amqp_url, hostname="rabbit@lab", pool="solo")
 
-    status = run("status", "-b", amqp_url, "-d", "rabbit@lab", "--timeout", "20")
-    events = run("events", "-b", amqp_url, "--json", "--limit", "1", "--timeout", "30")
+    status = run_program("status", "-b", amqp_url, "-d", "rabbit@lab", "--timeout", "20")
+    events = run_program("events", "-b", amqp_url, "--json", "--limit", "1", "--timeout", "30")
 
     assert status.returncode == 0, status.stderr
     assert "rabbit@lab" in status.stdout
@@ -223,7 +226,7 @@ def test_the_commands_work_on_rabbitmq_too(amqp_url: str, celery_worker: StartWo
 
 
 def test_a_restart_of_the_broker_is_told_as_a_gap(own_redis: RedisServer) -> None:
-    with running("events", "-b", own_redis.url, "--json", "--timeout", "20") as events:
+    with Program("events", "-b", own_redis.url, "--json", "--timeout", "20") as events:
         assert wait_until(lambda: _listeners(own_redis) > 0, patience=PATIENCE)
         own_redis.restart()
         gap = json.loads(first_line(events))
@@ -241,7 +244,7 @@ def _listeners(server: RedisServer) -> int:
 
 
 def test_a_broker_that_is_not_there_is_one_line_and_code_69() -> None:
-    result = run("events", "-b", "redis://127.0.0.1:1/0")
+    result = run_program("events", "-b", "redis://127.0.0.1:1/0")
 
     assert result.returncode == 69
     assert len(result.stderr.splitlines()) == 1
@@ -251,7 +254,7 @@ def test_a_broker_that_is_not_there_is_one_line_and_code_69() -> None:
 def test_a_broker_that_refuses_us_is_one_line_and_code_77(own_redis: RedisServer) -> None:
     own_redis.configure("requirepass", "hush")
 
-    result = run("status", "-b", f"redis://:wrong@127.0.0.1:{own_redis.port}/0")
+    result = run_program("status", "-b", f"redis://:wrong@127.0.0.1:{own_redis.port}/0")
 
     assert result.returncode == 77, result.stderr
     assert "wrong" not in result.stderr.partition("://")[2]
@@ -261,28 +264,34 @@ def test_a_broker_that_refuses_us_is_one_line_and_code_77(own_redis: RedisServer
 
 
 def test_up_shows_a_cluster_of_its_own_and_leaves_nothing_behind(tmp_path: Path, marked: Marked) -> None:
-    command = [*CELERIAC, "up", "--for", "8", "--plain"]
-
-    result = subprocess.run(  # noqa: S603
-        command, cwd=tmp_path, env=marked, capture_output=True, text=True, timeout=PATIENCE * 2, check=False
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("broker  redis://127.0.0.1:")
-    for told in (
+    missing = {
         "task-succeeded",
         "task-failed",
         "task-retried",
         "task-progress",
         "sample.slow",
         "1 of 1 workers",
-    ):
-        assert told in result.stdout
-    assert alive(marked) == []
+    }
+    with running("up", "--plain", environment=marked, cwd=tmp_path) as up:
+        greeting = line = first_line(up)
+        while missing and line:
+            line = first_line(up)
+            missing -= {told for told in missing if told in line}
+        up.send_signal(signal.SIGINT)
+        _, err = up.communicate(timeout=PATIENCE)
+
+    assert up.returncode == 0, err
+    assert greeting.startswith("broker  redis://127.0.0.1:")
+    assert missing == set()
+    assert wait_until(lambda: alive(marked) == [], patience=PATIENCE)
     assert (tmp_path / ".celeriac" / "valkey" / "appendonlydir").is_dir()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+#: How it is ended, and its code. Of a signal that it heeds, two tests beside this one tell as well.
+ENDS = [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)]
+
+
+@pytest.mark.parametrize(("number", "code"), ENDS if IS_LONG else ENDS[-1:])
 def test_up_ends_with_all_it_started_however_it_ends(
     tmp_path: Path, marked: Marked, number: int, code: int
 ) -> None:
@@ -339,12 +348,24 @@ def _read_until(terminal: int, told: str | None) -> str:
 
 
 def test_up_with_a_broker_named_starts_nothing(url: str, marked: Marked, tmp_path: Path) -> None:
-    with running("up", "-b", url, "--for", "3", environment=marked, cwd=tmp_path) as up:
-        assert first_line(up).startswith("broker  redis://")
+    with running("up", "-b", url, "--plain", environment=marked, cwd=tmp_path) as up:
+        greeting = line = first_line(up)
         started = alive(marked)
-        out, err = up.communicate(timeout=PATIENCE)
+        # It begins before the worker has told of itself.
+        while line and "1 of 1 workers online" not in line:
+            line = first_line(up)
+        up.send_signal(signal.SIGTERM)
+        _, err = up.communicate(timeout=PATIENCE)
 
     assert up.returncode == 0, err
+    assert greeting.startswith("broker  redis://")
     assert len(started) == 1
-    assert "1 of 1 workers online" in out
+    assert "1 of 1 workers online" in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_up_ends_by_itself_after_the_time_it_was_given(url: str) -> None:
+    result = run_program("up", "-b", url, "--for", "0.5")
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("broker  redis://")

@@ -1,9 +1,7 @@
 """``celeriac elect`` and ``celeriac leaders`` beside a real Redis and a worker of ours in its own process."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +10,7 @@ from celeriac.app import Celeriac
 from celeriac.node.election import elected_task_id
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from tests.program import own_environment, run_program
 from tests.tidy.repository import ROOT
 
 SHOP = ROOT / "examples" / "shop.py"
@@ -35,15 +34,7 @@ def app(redis: RedisServer) -> Iterator[Celeriac]:
 
 def run(redis: RedisServer, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CELERIAC_")}
-    return subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "celeriac", *arguments],
-        env=kept | {"CELERIAC_BROKER_URL": redis.url},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_program(*arguments, env=own_environment(CELERIAC_BROKER_URL=redis.url))
 
 
 def test_a_worker_is_elected_and_its_task_is_run(

@@ -8,8 +8,6 @@ import resource
 import select
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -23,17 +21,12 @@ from celeriac.node.record_source import record_queue
 from celeriac.store.event_log import EventLog
 from celeriac.testing.process import wait_until
 from tests.builders import body, task
+from tests.program import Program, own_environment, run_program
 
 PATIENCE = 60.0
-CELERIAC = [sys.executable, "-c", "from celeriac.cli import main; main()"]
-#: The command, but it tells how it gets on at each turn.
-IMPATIENT = """
-import celeriac.cli.record
-celeriac.cli.record._LINE_EVERY = 0.0
-from celeriac.cli import main
-main()
-"""
-#: A recorder whose disk never lets it end.
+#: Has the command tell how it gets on at each turn.
+IMPATIENT = "import celeriac.cli.record; celeriac.cli.record._LINE_EVERY = 0.0"
+#: A recorder whose disk never lets it end, in the place of the command.
 STUCK = """
 import time
 from celeriac.app import Celeriac
@@ -64,17 +57,19 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """An environment without settings of ours."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("CELERIAC_")}
+    return own_environment()
 
 
-class Program:
+class Recording:
     """The command, running; what it says is in a file."""
 
-    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, arguments: list[str], folder: Path, environment: dict[str, str], before: str = ""
+    ) -> None:
         self._said = folder / f"said-{len(list(folder.glob('said-*')))}"
         with self._said.open("wb") as said:
-            self.process = subprocess.Popen(  # noqa: S603
-                arguments, stdout=said, stderr=subprocess.STDOUT, cwd=folder, env=environment
+            self.process = Program(
+                *arguments, stdout=said, stderr=said, cwd=folder, env=environment, before=before
             )
 
     @property
@@ -101,23 +96,16 @@ class Place:
         self._stack = stack
         self._link = stack.enter_context(self.app.connection())
 
-    def record(self, *arguments: str, **environment: str) -> Program:
-        program = Program(self.command(*arguments), self.folder, self.environment | environment)
+    def record(self, *arguments: str, **environment: str) -> Recording:
+        program = Recording(self.command(*arguments), self.folder, self.environment | environment)
         self._stack.callback(self._end, program)
         return program
 
     def command(self, *arguments: str) -> list[str]:
-        return [*CELERIAC, "record", str(self.log), "--broker", self.url, "--name", "one", *arguments]
+        return ["record", str(self.log), "--broker", self.url, "--name", "one", *arguments]
 
     def check(self) -> tuple[int, str]:
-        done = subprocess.run(  # noqa: S603
-            self.command("--check"),
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = run_program(*self.command("--check"), env=self.environment)
         return done.returncode, done.stdout.strip()
 
     def status(self) -> dict[str, Any]:
@@ -132,7 +120,7 @@ class Place:
         assert wait_until(lambda: condition(self.status()), patience=PATIENCE), self.status()
         return self.status()
 
-    def wait_for(self, program: Program, recorded: int = 0) -> dict[str, Any]:
+    def wait_for(self, program: Recording, recorded: int = 0) -> dict[str, Any]:
         """Wait until a program records, and has recorded so many events."""
         return self.wait_until(
             lambda told: (
@@ -157,7 +145,7 @@ class Place:
     def gaps(self) -> list[Gap]:
         return [event for event in EventLog(str(self.log)).read() if isinstance(event, Gap)]
 
-    def _end(self, program: Program) -> None:
+    def _end(self, program: Recording) -> None:
         if program.process.poll() is None:
             program.process.kill()
         program.wait()
@@ -185,7 +173,7 @@ def started(count: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def disk_full(program: Program, log: Path) -> Iterator[None]:
+def disk_full(program: Recording, log: Path) -> Iterator[None]:
     """Have no file of a program grow, beyond what one of the recorder has by now."""
     soft, hard = resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE)
     largest = max(path.stat().st_size for path in (log / "spool").rglob("*.wal"))
@@ -316,11 +304,8 @@ def test_a_disk_that_takes_nothing_is_told_and_recording_goes_on_when_it_does(pl
 
 def test_messages_that_nobody_can_read_end_nothing(redis_place: Place) -> None:
     with Path("/dev/full").open("wb") as full:
-        program = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", IMPATIENT, *redis_place.command()[3:]],
-            stdout=full,
-            stderr=full,
-            env=redis_place.environment,
+        program = Program(
+            *redis_place.command(), stdout=full, stderr=full, env=redis_place.environment, before=IMPATIENT
         )
     try:
         redis_place.wait_until(lambda told: told.get("state") == "recording")
@@ -364,8 +349,8 @@ def test_systemd_is_told_that_it_is_ready_alive_and_about_to_end(redis_place: Pl
 
 def test_on_a_terminal_one_line_shows_how_it_gets_on(redis_place: Place) -> None:
     ours, theirs = pty.openpty()
-    program = subprocess.Popen(  # noqa: S603
-        redis_place.command(),
+    program = Program(
+        *redis_place.command(),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -403,7 +388,7 @@ def test_on_a_terminal_one_line_shows_how_it_gets_on(redis_place: Place) -> None
 def test_a_second_signal_ends_it_at_once(
     tmp_path: Path, environment: dict[str, str], stack: ExitStack
 ) -> None:
-    program = Program([sys.executable, "-c", STUCK], tmp_path, environment)
+    program = Recording([], tmp_path, environment, before=STUCK)
     stack.callback(program.wait)
     stack.callback(program.process.kill)
     assert wait_until(lambda: "recording" in program.said, patience=PATIENCE), program.said

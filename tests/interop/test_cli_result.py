@@ -6,9 +6,7 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -22,10 +20,9 @@ from celeriac.testing.process import wait_until
 from tests.console import Console
 from tests.interop.conftest import Pair, paired
 from tests.live import PEERS
+from tests.program import Program, run_program
 
 PATIENCE = 60.0
-#: What ``celeriac`` on the path runs.
-CELERIAC = [sys.executable, "-c", "from celeriac.cli import main; main()"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
 
 def run(task_id: str, backend: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(  # noqa: S603
-        [*CELERIAC, "result", task_id, "--backend", backend, *options],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_program("result", task_id, "--backend", backend, *options)
 
 
 def told(task_id: str, backend: str, *options: str) -> Any:
@@ -157,16 +148,9 @@ def test_the_children_of_a_task_are_told(shop: Shop) -> None:
 # -- what a store can do to us
 
 
-@contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command meanwhile; it is killed at the end if it has not ended by then."""
-    with subprocess.Popen(  # noqa: S603
-        [*CELERIAC, "result", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def running(*arguments: str) -> Program:
+    """Run the command meanwhile; it is killed at the end of the context if it has not ended by then."""
+    return Program("result", *arguments)
 
 
 def listens(server: RedisServer) -> bool:
@@ -239,8 +223,7 @@ def test_on_a_terminal_the_state_is_told_while_it_waits_and_the_line_goes_away(
 ) -> None:
     app = Celeriac(backend=own_redis.url, environ={})
     terminal, inside = pty.openpty()
-    command = [*CELERIAC, "result", "t1", "--backend", own_redis.url, "--wait"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=inside, text=True) as waiting:  # noqa: S603
+    with Program("result", "t1", "--backend", own_redis.url, "--wait", stderr=inside) as waiting:
         os.close(inside)
         shown = _read_until(terminal, "s, PENDING")
         assert wait_until(lambda: listens(own_redis), patience=PATIENCE)

@@ -1,12 +1,8 @@
 """``celeriac snapshot`` and ``evcam`` beside a real Redis, with a worker of Celery and one of ours."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -23,10 +19,9 @@ from celeriac.testing.port import ReservedPort
 from celeriac.testing.process import wait_until
 from tests.interop.test_cli_elections import SHOP
 from tests.live import StartWorker, peer
+from tests.program import Program, own_environment
 
 PATIENCE = 60.0
-#: The program with this command.
-CELERIAC = [sys.executable, "-m", "celeriac"]
 
 CAMERA = """
 import json
@@ -58,22 +53,9 @@ def app(redis: RedisServer) -> Iterator[Celeriac]:
     app.close()
 
 
-@contextmanager
-def running(redis: RedisServer, *arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a command meanwhile; it is killed at the end if it has not ended by then."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CELERIAC_")}
-    with subprocess.Popen(  # noqa: S603
-        [*CELERIAC, "snapshot", *arguments],
-        cwd=cwd,
-        env=kept | {"CELERIAC_BROKER_URL": redis.url},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def running(redis: RedisServer, *arguments: str, cwd: Path) -> Program:
+    """Run a command meanwhile; it is killed at the end of the context if it has not ended by then."""
+    return Program("snapshot", *arguments, cwd=cwd, env=own_environment(CELERIAC_BROKER_URL=redis.url))
 
 
 def price_until(app: Celeriac, is_seen: Any) -> None:
@@ -252,7 +234,7 @@ def test_evcam_takes_pictures_of_a_celery_worker(redis_url: str, celery_worker: 
         def on_shutter(self, state: State) -> None:
             pictures.append({uuid: (task.name, task.state) for uuid, task in state.itertasks()})
 
-    celery_worker(peer("5.7"), redis_url, hostname="w1@lab")
+    celery_worker(peer("5.7"), redis_url, hostname="w1@lab", pool="solo")
     app = Celeriac(redis_url, redis_url, environ={})
     receiver = app.events.Receiver()
     thread = Thread(target=evcam, args=(Album, 0.05, "600/m"), kwargs={"app": app, "receiver": receiver})

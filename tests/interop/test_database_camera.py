@@ -16,6 +16,7 @@ from celeriac.errors import AccessRefused, ConnectionLost, DiskError, Improperly
 from celeriac.model.events import Event, Extra, Failed, Started, Succeeded
 from celeriac.store.database_camera import DatabaseCamera
 from celeriac.testing.postgres import PostgresServer
+from tests.live import IS_LONG
 from tests.snapshots import cluster_events, expected_tasks, state_of, stored_tasks, stored_workers
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,7 @@ def shoot(url: str, state: State) -> None:
 # -- any order
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if IS_LONG else 1))
 def test_snapshots_of_beginnings_in_any_order_come_to_the_rows_of_the_whole(url: str, seed: int) -> None:
     random = Random(seed)
     events = cluster_events(random, tasks=150)

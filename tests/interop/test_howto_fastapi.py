@@ -4,16 +4,19 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from celeriac.app import Celeriac
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
 from celeriac.testing.port import LOOPBACK, ReservedPort
 from celeriac.testing.process import wait_until
 from celeriac.testing.service import Service
+from tests.fleet import running
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_results.py"
 PATIENCE = 60.0
@@ -59,43 +62,41 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def web(redis: RedisServer) -> Iterator[WebService]:
     with WebService(redis) as service:
         yield service
         print(service.log())  # pytest shows it if the test failed
 
 
-@pytest.fixture
-def worker(redis: RedisServer) -> CeleryWorker:
-    """A worker with the tasks of the example, not yet started."""
-    return CeleryWorker(sys.executable, EXAMPLE, url=redis.url, environment={"REDIS_URL": redis.url})
+@contextmanager
+def working(redis: RedisServer) -> Iterator[None]:
+    """Have a worker with the tasks of the example."""
+    environment = {"REDIS_URL": redis.url}
+    worker = CeleryWorker(sys.executable, EXAMPLE, url=redis.url, pool="solo", environment=environment)
+    with running(worker):
+        yield
 
 
-def test_the_result_of_a_task_is_the_answer(web: WebService, worker: CeleryWorker) -> None:
-    with worker:
-        done = web.client.post("/reports", params={"pages": 3, "patience": PATIENCE})
-        failed = web.client.post("/reports", params={"pages": 0, "patience": PATIENCE})
-
-    assert (done.status_code, done.json()) == (200, {"pages": 3, "words": 900})
-    assert failed.status_code == 502
-    assert "ValueError: a report has at least one page" in failed.json()["detail"]
-    assert web.waiters() == 0
-
-
-def test_a_task_that_takes_long_is_accepted_and_asked_for_later(
-    web: WebService, worker: CeleryWorker
+def test_a_task_that_takes_long_is_accepted_and_asked_for_later_and_its_result_is_the_answer(
+    web: WebService, redis: RedisServer
 ) -> None:
     accepted = web.client.post("/reports", params={"pages": 2, "patience": NOT_LONG})
     where = accepted.headers["Location"]
     too_early = web.client.get(where, params={"patience": NOT_LONG})
-    with worker:
-        done = web.client.get(where, params={"patience": PATIENCE})
+    with working(redis):
+        late = web.client.get(where, params={"patience": PATIENCE})
+        done = web.client.post("/reports", params={"pages": 3, "patience": PATIENCE})
+        failed = web.client.post("/reports", params={"pages": 0, "patience": PATIENCE})
 
     assert accepted.status_code == 202
     assert where == f"/reports/{accepted.json()['task_id']}"
     assert too_early.status_code == 504
-    assert (done.status_code, done.json()) == (200, {"pages": 2, "words": 600})
+    assert (late.status_code, late.json()) == (200, {"pages": 2, "words": 600})
+    assert (done.status_code, done.json()) == (200, {"pages": 3, "words": 900})
+    assert failed.status_code == 502
+    assert "ValueError: a report has at least one page" in failed.json()["detail"]
+    assert web.waiters() == 0
 
 
 def test_a_client_that_leaves_ends_the_wait(web: WebService) -> None:
@@ -106,7 +107,28 @@ def test_a_client_that_leaves_ends_the_wait(web: WebService) -> None:
     assert "Traceback" not in web.log()
 
 
+def test_one_link_serves_many_requests_at_once(web: WebService, redis: RedisServer) -> None:
+    def ask(number: int) -> int:
+        return web.client.get(f"/reports/nobody-{number}", params={"patience": PATIENCE}).status_code
+
+    app = Celeriac(backend=redis.url, environ={})
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(ask, number) for number in range(20)]
+        have_all_come = wait_until(lambda: web.waiters() == 20, patience=PATIENCE)
+        with redis.client() as client:
+            listeners = len(client.client_list(_type="pubsub"))
+        for number in range(20):
+            app.backend.store_result(f"nobody-{number}", number)
+        codes = {each.result() for each in asked}
+    app.close()
+
+    assert have_all_come
+    assert listeners == 1
+    assert codes == {200}
+
+
 def test_the_service_ends_and_leaves_no_link(web: WebService, redis: RedisServer) -> None:
+    # The last of the file: afterwards the service is gone.
     web.client.get("/reports/nobody-sent-it", params={"patience": NOT_LONG})
     with redis.client() as client:
         links_before = len(client.client_list())
@@ -118,19 +140,3 @@ def test_the_service_ends_and_leaves_no_link(web: WebService, redis: RedisServer
         assert len(client.client_list()) == 1
     assert "Application shutdown complete" in web.log()
     assert "Traceback" not in web.log()
-
-
-def test_one_link_serves_many_requests_at_once(web: WebService, redis: RedisServer) -> None:
-    def ask(number: int) -> int:
-        return web.client.get(f"/reports/nobody-{number}", params={"patience": 5.0}).status_code
-
-    with ThreadPoolExecutor(20) as pool:
-        asked = [pool.submit(ask, number) for number in range(20)]
-        have_all_come = wait_until(lambda: web.waiters() == 20, patience=PATIENCE)
-        with redis.client() as client:
-            listeners = len(client.client_list(_type="pubsub"))
-        codes = {each.result() for each in asked}
-
-    assert have_all_come
-    assert listeners == 1
-    assert codes == {504}

@@ -18,11 +18,11 @@ from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 from celeriac.wire.hello import decode_revoked
 from tests.fleet import OUR_APP, PATIENCE, come_true, run_all, running
 from tests.interop.conftest import BROKERS, paired
-from tests.live import PEER_APP, PEERS, peer
+from tests.live import IS_LONG, PEER_APP, PEERS, peer
 from tests.mixed import Mixed, mix
 
 #: Tasks of each client for each worker alone, and for whoever takes them.
-OWN, SHARED = 40, 60
+OWN, SHARED = (40, 60) if IS_LONG else (10, 20)
 #: Asked of the cluster by the commands of both sides.
 QUESTIONS = ("ping", "active", "stats", "revoked")
 

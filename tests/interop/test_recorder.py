@@ -26,7 +26,7 @@ from celeriac.testing.process import wait_until
 from celeriac.transport.base import Connection
 from tests.builders import body, task
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Running:
@@ -379,16 +379,16 @@ def test_on_redis_a_broker_that_restarts_is_a_gap_and_recording_goes_on(
 
 
 def test_on_rabbitmq_a_broker_that_restarts_is_a_gap_for_it_keeps_no_events(
-    make: Make, own_rabbit: RabbitServer
+    make: Make, hurt_rabbit: RabbitServer
 ) -> None:
-    cluster = make(own_rabbit.url)
+    cluster = make(hurt_rabbit.url)
     with cluster.recording() as running:
         cluster.publish("before")
         running.wait_for(1)
         cluster.reconnect()
-        own_rabbit.kill()
+        hurt_rabbit.kill()
         assert wait_until(lambda: running.state == "link", patience=PATIENCE)
-        own_rabbit.start()
+        hurt_rabbit.start()
         running.wait_for(2)
         cluster.publish("after")
         running.wait_for(3)

@@ -24,7 +24,7 @@ from tests.contract import Listener, body, queue_of
 from tests.links import Place, arrivals, confirm, success
 
 EVENTS = Exchange("celeryev", "fanout", is_durable=True)
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Sentinel(Service):

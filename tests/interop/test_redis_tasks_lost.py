@@ -123,13 +123,19 @@ def test_what_was_settled_as_the_link_was_lost_is_settled_by_its_clone(connect: 
     second.link.close()
 
 
-def test_what_is_to_be_settled_outlives_clones_that_found_no_server(own_redis: RedisServer) -> None:
-    own_redis.configure("appendonly", "yes")
-    first = Taker(RedisConnection(Settings(broker_url=own_redis.url)), QUEUE)
-    with RedisConnection(Settings(broker_url=own_redis.url)) as sender:
+@pytest.fixture
+def keeping() -> Iterator[RedisServer]:
+    """A Redis that keeps what it has, from its start: one that is told later may not end when asked to."""
+    with RedisServer({"appendonly": "yes"}) as server:
+        yield server
+
+
+def test_what_is_to_be_settled_outlives_clones_that_found_no_server(keeping: RedisServer) -> None:
+    first = Taker(RedisConnection(Settings(broker_url=keeping.url)), QUEUE)
+    with RedisConnection(Settings(broker_url=keeping.url)) as sender:
         send(sender, QUEUE, *range(2))
     first.drain(2)
-    own_redis.stop()
+    keeping.stop()
     first.accept(0)
     first.link.reject(first.of(1), requeue=True)
     with pytest.raises(ConnectionLost):
@@ -139,12 +145,12 @@ def test_what_is_to_be_settled_outlives_clones_that_found_no_server(own_redis: R
     with pytest.raises(ConnectionLost):
         second.open()
     second.close()
-    own_redis.start()
+    keeping.start()
 
     third = Taker(second.clone(), QUEUE)
 
     assert third.drain(1) == [1]
-    with own_redis.client() as client:
+    with keeping.client() as client:
         assert held(client) == (1, 1)
     third.link.close()
 

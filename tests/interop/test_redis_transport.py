@@ -23,7 +23,7 @@ from celeriac.transport.connect import connect
 from tests.contract import Listener, body, queue_of
 
 EVENTS = Exchange("celeryev", "fanout", is_durable=True)
-PATIENCE = 30.0
+PATIENCE = 60.0
 #: Options of the transport, and the channel that an event of database 3 then goes through.
 NAMES: list[tuple[dict[str, object], str]] = [
     ({}, "/3.celeryev/task.sent"),

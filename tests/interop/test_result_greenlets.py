@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from celeriac.testing.brokers import RabbitServer, RedisServer
+from tests.live import IS_LONG
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,17 +20,13 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def rabbit() -> Iterator[RabbitServer]:
-    """Another one."""
-    with RabbitServer() as server:
-        yield server
+#: Which library, and whether it patches before or after all else is imported.
+WAYS = [(library, order) for order in ("early", "late") for library in ("gevent", "eventlet")]
 
 
-@pytest.mark.parametrize("order", ["early", "late"])
-@pytest.mark.parametrize("library", ["gevent", "eventlet"])
+@pytest.mark.parametrize(("library", "order"), WAYS if IS_LONG else [WAYS[0], WAYS[-1]])
 def test_results_come_and_go_in_greenlets(
-    redis: RedisServer, rabbit: RabbitServer, library: str, order: str
+    redis: RedisServer, hurt_rabbit: RabbitServer, library: str, order: str
 ) -> None:
     with redis.client() as client:
         client.flushdb()
@@ -37,7 +34,7 @@ def test_results_come_and_go_in_greenlets(
     done = subprocess.run(  # noqa: S603 - our own program
         [
             *(sys.executable, "-W", "ignore", "-m", "tests.greenlets", library, order),
-            *(redis.url, rabbit.url, str(redis.pid), str(rabbit.pid)),
+            *(redis.url, hurt_rabbit.url, str(redis.pid), str(hurt_rabbit.pid)),
         ],
         cwd=ROOT,
         capture_output=True,

@@ -21,13 +21,6 @@ def ends() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.fixture(scope="module")
-def hurt_rabbit() -> Iterator[RabbitServer]:
-    """A server that the tests of this file kill and stop; it runs when they begin."""
-    with RabbitServer() as server:
-        yield server
-
-
 @pytest.fixture(params=["amqp", "redis"])
 def broker_url(request: pytest.FixtureRequest) -> str:
     """Each broker there is."""

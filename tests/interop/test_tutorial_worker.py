@@ -1,7 +1,6 @@
 """The tutorial of the worker, as its reader would follow it: beside a real Redis, on the command line."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ import pytest
 
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from tests.program import own_environment, run_program
 from tests.tidy.repository import ROOT
 
 PROGRAM = ROOT / "examples" / "shop.py"
@@ -26,16 +26,19 @@ def run(redis_server: RedisServer) -> Iterator[Run]:
         client.flushdb()
     place = {"CELERIAC_BROKER_URL": url, "CELERIAC_RESULT_BACKEND": url}
 
-    def run(*command: str) -> str:
-        done = subprocess.run(  # noqa: S603
-            command,
-            cwd=PROGRAM.parent,
-            env=dict(os.environ) | place,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def run(program: str, *arguments: str) -> str:
+        if program == "celeriac":
+            done = run_program(*arguments, cwd=PROGRAM.parent, env=own_environment(**place))
+        else:
+            done = subprocess.run(  # noqa: S603
+                [program, *arguments],
+                cwd=PROGRAM.parent,
+                env=own_environment(**place),
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -44,7 +47,7 @@ def run(redis_server: RedisServer) -> Iterator[Run]:
 
 
 def celeriac(run: Run, *arguments: str) -> str:
-    return run(sys.executable, "-m", "celeriac", *arguments)
+    return run("celeriac", *arguments)
 
 
 def test_a_task_is_called_from_the_command_line(run: Run) -> None:

@@ -15,6 +15,7 @@ from celeriac.node.result import AsyncResult
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleriacWorker
 from tests.fleet import PATIENCE, come_true, kill_all, running
+from tests.live import revived
 from tests.stage import Stage, lines
 
 #: Short, so that what a killed worker had is soon given to others. Only Redis has such.
@@ -40,7 +41,9 @@ class Scene:
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with ExitStack() as stack:
         redis = stack.enter_context(RedisServer({"appendonly": "yes", "appendfsync": "always"}))
-        server = redis if request.param == "redis" else stack.enter_context(RabbitServer())
+        server: RedisServer | RabbitServer = redis
+        if request.param == "amqp":
+            server = revived(request.getfixturevalue("rabbit_to_hurt"))
         stage = stack.enter_context(Stage.on(server.url, redis.url_of(1)))
         scene = Scene(server, stage)
         both = [

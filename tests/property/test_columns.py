@@ -27,6 +27,7 @@ from celeriac.model.events import (
 )
 from celeriac.store.columns import SCHEMA, to_batch, to_events
 from celeriac.wire.event import Gate, encode
+from tests.property.effort import COSTLY
 
 _TEXT = st.one_of(st.none(), st.text(max_size=20))
 _NAME = st.text(min_size=1, max_size=10)
@@ -92,6 +93,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
 any_events = st.lists(any_event, max_size=12)
 
 
+@COSTLY
 @given(any_events, st.integers(0, 2**50))
 def test_events_come_back_from_columns_as_they_were(events: list[Event], first: int) -> None:
     batch = to_batch(events, recorder="ann-1", first=first)
@@ -102,6 +104,7 @@ def test_events_come_back_from_columns_as_they_were(events: list[Event], first: 
     assert batch.column("type").to_pylist() == [event.type for event in events]
 
 
+@COSTLY
 @given(any_events)
 def test_events_come_back_from_columns_that_a_reader_took_apart_or_encoded(events: list[Event]) -> None:
     batch = to_batch(events, recorder="ann-1", first=1)
@@ -120,6 +123,7 @@ def test_events_come_back_from_columns_that_a_reader_took_apart_or_encoded(event
     assert to_events(encoded.slice(1)) == events[1:]
 
 
+@COSTLY
 @given(any_events)
 def test_what_a_peer_sent_is_the_same_after_the_log_as_before_it(events: list[Event]) -> None:
     gate = Gate()

@@ -20,11 +20,13 @@ from celeriac.model.events import (
     Succeeded,
     TaskEvent,
 )
+from tests.property.effort import COSTLY
 from tests.property.strategies import event_lists, fold, observe, with_and_without_bounds
 
 Events = list[TaskEvent]
 
 
+@COSTLY
 @given(event_lists, event_lists)
 def test_joining_is_commutative(one: Events, other: Events) -> None:
     def law() -> None:
@@ -35,6 +37,7 @@ def test_joining_is_commutative(one: Events, other: Events) -> None:
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists, event_lists, event_lists)
 def test_joining_is_associative(one: Events, two: Events, three: Events) -> None:
     def law() -> None:
@@ -45,6 +48,7 @@ def test_joining_is_associative(one: Events, two: Events, three: Events) -> None
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists)
 def test_joining_with_itself_or_nothing_changes_nothing(events: Events) -> None:
     def law() -> None:
@@ -55,6 +59,7 @@ def test_joining_with_itself_or_nothing_changes_nothing(events: Events) -> None:
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists, st.randoms(use_true_random=False))
 def test_neither_order_nor_duplication_matters(events: Events, random: Random) -> None:
     def law() -> None:
@@ -67,6 +72,7 @@ def test_neither_order_nor_duplication_matters(events: Events, random: Random) -
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists, event_lists)
 def test_folding_in_parts_is_folding_the_whole(one: Events, other: Events) -> None:
     def law() -> None:
@@ -75,6 +81,7 @@ def test_folding_in_parts_is_folding_the_whole(one: Events, other: Events) -> No
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists)
 def test_a_history_is_in_task_order_without_doubles_and_within_its_caps(events: Events) -> None:
     def law() -> None:
@@ -88,6 +95,7 @@ def test_a_history_is_in_task_order_without_doubles_and_within_its_caps(events: 
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists, event_lists)
 def test_what_ended_stays_ended(before: Events, after: Events) -> None:
     def law() -> None:
@@ -102,6 +110,7 @@ def test_what_ended_stays_ended(before: Events, after: Events) -> None:
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists, event_lists)
 def test_the_first_time_never_rises_and_the_last_never_falls(before: Events, after: Events) -> None:
     def law() -> None:
@@ -116,6 +125,7 @@ def test_the_first_time_never_rises_and_the_last_never_falls(before: Events, aft
     with_and_without_bounds(law)
 
 
+@COSTLY
 @given(event_lists)
 def test_a_history_survives_the_wire(events: Events) -> None:
     past = fold(events)

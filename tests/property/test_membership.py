@@ -26,6 +26,7 @@ from celeriac.core.membership import (
     Refuted,
     Suspected,
 )
+from tests.property.effort import COSTLY
 
 US = "us@here"
 FREQ = 2.0
@@ -222,6 +223,7 @@ class MembershipMachine(RuleBasedStateMachine):
 
 
 TestMembership = MembershipMachine.TestCase
+TestMembership.settings = COSTLY
 
 
 @given(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from celeriac.core.outbox import Outbox, Parcel
+from tests.property.effort import COSTLY
 
 groups = st.sampled_from(("task", "worker"))
 
@@ -242,3 +243,4 @@ class OutboxMachine(RuleBasedStateMachine):
 
 
 TestOutbox = OutboxMachine.TestCase
+TestOutbox.settings = COSTLY

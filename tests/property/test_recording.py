@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from celeriac.core.recording import Dropped, Pause, Recording, Resume, Write
 from celeriac.model.events import Event, Gap, Started
+from tests.property.effort import COSTLY
 
 LIMITS = st.integers(1, 12)
 
@@ -144,3 +145,5 @@ class _OnRabbit(_Recorder):
 
 TestOnRedis = _OnRedis.TestCase
 TestOnRabbit = _OnRabbit.TestCase
+TestOnRedis.settings = COSTLY
+TestOnRabbit.settings = COSTLY

@@ -12,6 +12,7 @@ from celeriac.core.redaction import Redactor
 from celeriac.model.events import Custom, Extra, Failed
 from celeriac.store.columns import to_batch, to_events
 from celeriac.store.redacting import BatchRedactor
+from tests.property.effort import COSTLY
 from tests.secrets_corpus import SHAPES, leaked
 
 REDACTOR = Redactor(names=("iban",))
@@ -109,6 +110,7 @@ def test_what_is_found_is_explained(text: str) -> None:
     assert all(0 <= found.start < found.end <= len(text) for found in findings)
 
 
+@COSTLY
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
 def test_a_batch_is_redacted_as_its_events_are(pairs: list[tuple[str, str]]) -> None:
     common = {"timestamp": 1.0, "clock": 1, "hostname": "h", "local_received": 2.0, "uuid": "t"}

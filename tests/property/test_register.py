@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from celeriac.core.register import Register
 from celeriac.model.election import Decision, Denied, Granted, Mode, Record, RecordState
+from tests.property.effort import COSTLY
 from tests.property.test_planted_bugs import UNTIL_FOUND
 
 KEYS = ("alpha", "beta")
@@ -157,6 +158,7 @@ class RegisterMachine(RuleBasedStateMachine):
 
 
 TestRegister = RegisterMachine.TestCase
+TestRegister.settings = COSTLY
 
 # -- planted bugs
 

@@ -13,6 +13,7 @@ from celeriac.core import snapshot
 from celeriac.core.snapshot import TaskRecord
 from celeriac.model.events import Event, Gap, Other, WorkerHeartbeat, WorkerOffline, WorkerOnline
 from celeriac.store.state_file import decode_state, encode_state
+from tests.property.effort import COSTLY
 from tests.property.strategies import events_of, with_and_without_bounds
 from tests.property.test_planted_bugs import UNTIL_FOUND
 
@@ -105,6 +106,7 @@ def check_law(stream: Stream, cut: int, max_tasks: int, max_workers: int) -> Non
 _cases = given(streams(), st.integers(0, 52), st.integers(1, 6), st.integers(1, 5))
 
 
+@COSTLY
 @_cases
 def test_to_save_and_restore_and_go_on_is_never_to_have_stopped(
     stream: Stream, cut: int, max_tasks: int, max_workers: int

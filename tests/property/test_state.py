@@ -11,6 +11,7 @@ from celeriac.core import facts
 from celeriac.core.order import display_key
 from celeriac.model.events import TaskEvent
 from celeriac.model.states import READY_STATES
+from tests.property.effort import COSTLY
 from tests.property.strategies import events_of
 
 Events = list[TaskEvent]
@@ -36,6 +37,7 @@ def picture(state: State) -> dict[str, dict[str, object]]:
     }
 
 
+@COSTLY
 @given(clusters, st.randoms(use_true_random=False))
 def test_the_picture_does_not_depend_on_the_order_of_arrival(events: Events, random: Random) -> None:
     shuffled = random.sample(events, len(events)) + events[:3]
@@ -47,6 +49,7 @@ def test_the_picture_does_not_depend_on_the_order_of_arrival(events: Events, ran
         assert seen == other[uuid]
 
 
+@COSTLY
 @given(clusters)
 def test_what_lists_are_filtered_by_is_what_the_facts_say(events: Events) -> None:
     state = state_of(events)
@@ -57,6 +60,7 @@ def test_what_lists_are_filtered_by_is_what_the_facts_say(events: Events) -> Non
         assert task.parent_link == facts.parent_link(task.history)
 
 
+@COSTLY
 @given(clusters, st.integers(1, 3))
 def test_children_are_the_tasks_in_memory_and_nothing_leaks(events: Events, max_tasks: int) -> None:
     state = state_of(events, max_tasks=max_tasks)
@@ -67,6 +71,7 @@ def test_children_are_the_tasks_in_memory_and_nothing_leaks(events: Events, max_
     assert all(state._children.values())
 
 
+@COSTLY
 @given(clusters, st.integers(1, 3))
 def test_the_tasks_kept_are_those_last_heard_of(events: Events, max_tasks: int) -> None:
     state = state_of(events, max_tasks=max_tasks)
@@ -75,6 +80,7 @@ def test_the_tasks_kept_are_those_last_heard_of(events: Events, max_tasks: int) 
     assert list(state.tasks) == heard[:max_tasks][::-1]
 
 
+@COSTLY
 @given(clusters, st.integers(0, 6), st.booleans())
 def test_a_limit_gives_the_beginning_of_the_whole_list(
     events: Events, limit: int, newest_first: bool
@@ -95,6 +101,7 @@ def test_a_limit_gives_the_beginning_of_the_whole_list(
         assert list(state.tasks_by_worker(host, limit, newest_first)) == of_host[:limit]
 
 
+@COSTLY
 @given(clusters, st.booleans())
 def test_clearing_forgets_what_it_says(events: Events, ready: bool) -> None:
     state = state_of(events)

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from celeriac.core.waiting import Deliver, Effect, Expire, Read, Subscribe, Unsubscribe, WaitingList
 from celeriac.model.result import ResultMeta
+from tests.property.effort import COSTLY
 
 #: Room for early results: less than there are tasks, or than a few of them are long.
 LIMIT, BYTES, AGE = 2, 100, 40.0
@@ -709,3 +710,5 @@ class QueueMachine(WaitingMachine):
 
 TestWaitingWithAStore = StoreMachine.TestCase
 TestWaitingWithoutAStore = QueueMachine.TestCase
+TestWaitingWithAStore.settings = COSTLY
+TestWaitingWithoutAStore.settings = COSTLY

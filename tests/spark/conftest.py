@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from celeriac.pipeline.session import open_session
+from tests.spark.published import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
 def spark() -> "Iterator[SparkSession]":
     with open_session(
         master="local[2]",
-        conf={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
-            # What is planned anew while it runs takes longer than these small frames do.
-            "spark.sql.adaptive.enabled": "false",
-        },
+        # What is planned anew while it runs takes longer than these small frames do.
+        conf={**QUICK, "spark.sql.adaptive.enabled": "false"},
     ) as session:
         yield session

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from os import walk
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
 
+@cache
 def pages() -> list[Path]:
     """Return the pages of documentation."""
     return sorted(path for path in files() if path.suffix == ".md")

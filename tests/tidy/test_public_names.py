@@ -28,6 +28,7 @@ from celeriac import (
     Task,
     Worker,
 )
+from celeriac.history import Answer, Warehouse
 from celeriac.model.election import Election, Level
 from tests.tidy.repository import ROOT
 
@@ -39,6 +40,8 @@ INSTANCES: list[object] = [
     APP.history,
     APP.history.replay("nowhere"),
     APP.history.Recorder("nowhere"),
+    Warehouse("nowhere"),
+    Answer(lambda _: None),
     Polaroid(State()),
     APP.events.Dispatcher(),
     APP.events.Receiver(),
@@ -125,7 +128,10 @@ def test_the_reference_lists_every_public_attribute_and_no_others(instance: obje
 
 
 def test_to_import_celeriac_loads_no_heavy_package() -> None:
-    heavy = {"celery", "eventlet", "fastapi", "gevent", "kombu", "nicegui", "pyspark", "redis", "textual"}
+    heavy = {
+        *("celery", "datasketches", "deltalake", "duckdb", "eventlet", "fastapi", "gevent", "kombu"),
+        *("nicegui", "numpy", "pandas", "polars", "psycopg", "pyarrow", "pyspark", "redis", "textual"),
+    }
     command = [sys.executable, "-c", "import sys, celeriac; print(*sys.modules)"]
 
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()  # noqa: S603

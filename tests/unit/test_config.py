@@ -47,7 +47,7 @@ OURS = {
     "election_url",
     "event_localize",
     "event_offline_limit",
-    *(name for name in NAMES if name.startswith(("log_", "redact_"))),
+    *(name for name in NAMES if name.startswith(("log_", "redact_", "spark_", "warehouse_"))),
     "max_tasks_in_memory",
     "max_workers_in_memory",
     "result_drainer",

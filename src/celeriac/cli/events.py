@@ -12,7 +12,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.history import From, Speed, Until, open_log, open_replay, say_damage
+from celeriac.cli.log_reading import From, Speed, Until, open_log, open_replay, say_damage
 from celeriac.cli.option import AsJson
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError

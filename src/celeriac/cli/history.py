@@ -1,110 +1,382 @@
-"""What the commands that read a log have in common."""
+"""``celeriac history``: answers from the tables that the pipeline publishes."""
 
-from collections.abc import Callable, Sequence
+from enum import StrEnum
 from time import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.measure import read_moment, read_speed
+from celeriac.cli.history_answer import (
+    AsCsv,
+    Place,
+    Plot,
+    Since,
+    TaskGlob,
+    Until,
+    draw,
+    moment,
+    moments,
+    open_tables,
+    write_csv,
+    write_rows,
+)
+from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
-from celeriac.node.replay import Replay
+from celeriac.history.span import WIDTHS
+from celeriac.views import history as views
+from celeriac.views import story as stories
+from celeriac.views.cell import foreign_cell, foreign_value, moment_of
+from celeriac.views.log import count_text
+from celeriac.views.text import visible
 
 if TYPE_CHECKING:
-    from celeriac.store.event_log import EventLog
+    from celeriac.history.warehouse import Side
 
-__all__ = ["From", "LogPlace", "Speed", "Until", "moments_of", "open_log", "open_replay", "say_damage"]
+__all__ = ["history"]
 
-LogPlace = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[LOG]",
-        show_default=False,
-        help="The log: a folder, or a URL such as s3://bucket/history; else the setting log_url.",
-    ),
-]
-From = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="MOMENT",
-        help="Only what happened from then on: 2026-11-14T10:00, with Z or +01:00 if it is not local time, "
-        "2026-11-14, -2h or now.",
-    ),
-]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="MOMENT", help="Only what happened until then.")
-]
-Speed = Annotated[
-    str | None,
-    typer.Option(
-        "--speed", metavar="SPEED", help="As it happened, so many times as fast: 10x, 0.5x, or max."
-    ),
-]
+#: Rows of somebody's SELECT that are shown in columns, unless more are asked for.
+_SHOWN: Final = 1000
+_SPAN: Final = ".."
+
+history = typer.Typer(no_args_is_help=True)
+add_common(
+    history,
+    help="Ask the tables that celeriac pipeline run makes of a log: no Spark is started for it.",
+)
 
 
-def open_log(session: Session, place: str | None) -> "EventLog":
-    """Return the log that a command is about; raises CallerError if there is none."""
-    log = session.app.history.log(place)
-    if not log.recorders():
-        raise CallerError(
-            f"{log.place.url} holds no log: name another, or have celeriac record write one there"
-        )
-    return log
+class Ranking(StrEnum):
+    """What names of tasks are sorted by."""
+
+    SLOWEST = "slowest"
+    FAILING = "failing"
+    RETRIED = "retried"
 
 
-def open_replay(
+class Step(StrEnum):
+    """How long the times are that are told apart."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+
+@add_command(history, "tables")
+def tables(session: Session, *, place: Place = None, as_json: AsJson = False, as_csv: AsCsv = False) -> Code:
+    """List the tables: rows, days, bytes, and when they were published.
+
+    For example:
+      celeriac history tables
+      celeriac history tables --warehouse s3://bucket/warehouse --json
+    """
+    with open_tables(session, place) as warehouse:
+        rows = views.table_rows(warehouse.tables.values())
+        manifest = warehouse.refresh()
+    write_rows(views.TableRow, rows, as_json=as_json, as_csv=as_csv)
+    when = moment_of(manifest.published_at)
+    events = count_text(manifest.events, "event")
+    output.say(f"published {when} as version {manifest.version}, of {events} of {manifest.log}")
+    return Code.OK
+
+
+@add_command(history, "top")
+def top(
     session: Session,
-    log: "EventLog",
     *,
-    since: str | None,
-    until: str | None,
-    speed: str | None,
-    task: str | None = None,
-    worker: str | None = None,
-    progress: Callable[[int, int], object] | None = None,
-) -> Replay:
-    """Return the replay that options ask for."""
-    since_at, until_at = moments_of(since, until)
-    settings = session.app.conf
-    return Replay(
-        log,
-        since=since_at,
-        until=until_at,
-        speed=None if speed is None else read_speed(speed, option="--speed"),
-        task=task,
-        worker=worker,
-        progress=progress,
-        max_workers_in_memory=settings.max_workers_in_memory,
-        max_tasks_in_memory=settings.max_tasks_in_memory,
-    )
+    by: Annotated[Ranking, typer.Option("--by", help="What comes first.")] = Ranking.SLOWEST,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many names.")] = 10,
+    plot: Plot = False,
+    place: Place = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> Code:
+    """Show the names of tasks that run longest, by the mean, or fail or are retried most often.
+
+    Every attempt of a task counts. Durations are seconds.
+
+    For example:
+      celeriac history top --since 7d
+      celeriac history top --by failing --since 2026-11-01 --until 2026-11-08 --plot
+    """
+    begin_at, end_at = moments(since, until)
+    with open_tables(session, place) as warehouse:
+        found = warehouse.top(by.value, begin_at, end_at, limit)
+    if plot:
+        draw(views.top_plot(found, by=by.value, width=output.terminal_width()), as_json, as_csv)
+    else:
+        write_rows(views.TopRow, views.top_rows(found), as_json=as_json, as_csv=as_csv)
+    return Code.OK
 
 
-def moments_of(since: str | None, until: str | None) -> tuple[float | None, float | None]:
-    """Return the moments of --from and --until, and tell how they were understood."""
+@add_command(history, "latency")
+def latency(
+    session: Session,
+    *,
+    task: TaskGlob = None,
+    worker: Annotated[
+        str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node tried.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="GLOB", help="Only what was sent to this queue.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    by: Annotated[Step | None, typer.Option("--by", help="Tell times of this length apart, in UTC.")] = None,
+    plot: Plot = False,
+    place: Place = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> Code:
+    """Show how long tasks waited in queues and how long they ran: p50, p95 and p99, in seconds.
+
+    For example:
+      celeriac history latency --task shop.pay --since 7d --by hour
+      celeriac history latency --task 'shop.*' --since 1d --by minute --plot
+    """
+    begin_at, end_at = moments(since, until)
+    step = by or (Step.HOUR if plot else None)
+    with open_tables(session, place) as warehouse:
+        found = warehouse.latency(
+            task, begin_at, end_at, by=None if step is None else step.value, worker=worker, queue=queue
+        )
+    if plot and step is not None:
+        lines = views.latency_plot(found, step=WIDTHS[step.value], width=output.terminal_width())
+        draw(lines, as_json, as_csv)
+    else:
+        write_rows(views.LatencyRow, views.latency_rows(found), as_json=as_json, as_csv=as_csv)
+    return Code.OK
+
+
+@add_command(history, "task")
+def task_(
+    session: Session,
+    *,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the task.")],  # noqa: A002
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--log", metavar="URL", help="Where the log is, if it is not where the tables were made from it."
+        ),
+    ] = None,
+    place: Place = None,
+    as_json: AsJson = False,
+) -> Code:
+    """Show all about a task: its attempts, what it was given, what it returned or raised.
+
+    What it was given and what became of it is read from the log, for as long as that has it.
+
+    For example:
+      celeriac history task 68e5ff95-2212-42cb-8152-9e980b6fbf45
+      celeriac history task 68e5ff95-2212-42cb-8152-9e980b6fbf45 --json | jq .traceback
+    """
+    with open_tables(session, place, log) as warehouse:
+        story = warehouse.task(id)
+    if as_json:
+        output.write_json(stories.task_dict(story), indent=2)
+    else:
+        for name, text in stories.task_lines(story):
+            output.write(f"{name:<10}  {text}".rstrip())
+        heads, rows = stories.attempt_rows(story)
+        if rows:
+            output.write("")
+            output.write_table(tuple(head.upper() for head in heads), rows, {})
+    for note in story.notes:
+        output.say(note)
+    return Code.OK
+
+
+@add_command(history, "workflow")
+def workflow(
+    session: Session,
+    *,
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="The id of its first task, or of any other.")],
+    place: Place = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> Code:
+    """Show the tasks that a task brought about: who sent whom, when, and which of them it waited for.
+
+    Those that are marked are the line of tasks that ended last. Durations are seconds.
+
+    For example:
+      celeriac history workflow 68e5ff95-2212-42cb-8152-9e980b6fbf45
+    """
+    with open_tables(session, place) as warehouse:
+        story = warehouse.workflow(root)
+    if as_json:
+        output.write_json(foreign_value(stories.workflow_dict(story)), indent=2)
+    elif as_csv:
+        write_rows(stories.WorkflowRow, stories.workflow_rows(story), as_json=False, as_csv=True)
+    else:
+        for name, text in stories.workflow_lines(story):
+            output.write(f"{name:<13}  {text}")
+        output.write("")
+        write_rows(stories.WorkflowRow, stories.workflow_rows(story), as_json=False, as_csv=False)
+    if len(story.tasks) < story.size:
+        output.say(f"the first {len(story.tasks):,} of {story.size:,} tasks are shown")
+    return Code.OK
+
+
+@add_command(history, "workers")
+def workers(
+    session: Session,
+    *,
+    since: Since = None,
+    until: Until = None,
+    place: Place = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> Code:
+    """Show when worker processes were there, how they ended, and how far their clocks were off.
+
+    For example:
+      celeriac history workers --since 1d
+    """
+    begin_at, end_at = moments(since, until)
+    with open_tables(session, place) as warehouse:
+        found = warehouse.workers(begin_at, end_at)
+    write_rows(views.SessionRow, views.session_rows(found), as_json=as_json, as_csv=as_csv)
+    return Code.OK
+
+
+@add_command(history, "compare")
+def compare(
+    session: Session,
+    *,
+    left: Annotated[str, typer.Argument(metavar="A", help="A name of tasks, or a span: 14d..7d")],
+    right: Annotated[str, typer.Argument(metavar="B", help="What it is compared with: 7d..now")],
+    task: TaskGlob = None,
+    since: Since = None,
+    until: Until = None,
+    place: Place = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> Code:
+    """Compare two names of tasks, or two spans of time: counts, failures, waits and run times.
+
+    A span is two moments with .. between them, of which one may be left out. RATIO is B by A.
+
+    For example:
+      celeriac history compare shop.pay shop.pay_v2 --since 7d
+      celeriac history compare 14d..7d 7d..now --task 'shop.*'
+      celeriac history compare ..2026-11-14T10:00Z 2026-11-14T10:00Z..
+    """
+    sides = _side(left), _side(right)
+    if isinstance(sides[0], str) != isinstance(sides[1], str):
+        raise CallerError("A and B are two names or two spans: write a span as 14d..7d")
+    if not isinstance(sides[0], str) and (since or until):
+        raise CallerError("--since and --until are for names: spans say their own time")
+    if isinstance(sides[0], str) and task:
+        raise CallerError("--task is for spans: A and B are names themselves")
+    begin_at, end_at = moments(since, until)
+    with open_tables(session, place) as warehouse:
+        found = warehouse.compare(*sides, task=task, since=begin_at, until=end_at)
+    rows = views.comparison_rows(found)
+    if as_json or as_csv:
+        write_rows(views.ComparisonRow, rows, as_json=as_json, as_csv=as_csv)
+    else:
+        heads = ("MEASURE", visible(found.left, 60), visible(found.right, 60), "RATIO")
+        output.write_table(heads, rows, {})
+    return Code.OK
+
+
+@add_command(history, "sql")
+def sql(
+    session: Session,
+    *,
+    text: Annotated[str, typer.Argument(metavar="SELECT", help="One statement in DuckDB's SQL.")],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=0,
+            metavar="N",
+            help="How many rows, 0 for all; 1000 by default, and all as JSON or CSV.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="How long it may take.")
+    ] = 60.0,
+    place: Place = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> Code:
+    """Ask in SQL: one SELECT over the tables, which can read them and do nothing else.
+
+    For example:
+      celeriac history sql "SELECT name, count(*) FROM tasks WHERE state = 'FAILURE' GROUP BY name"
+      celeriac history sql "SHOW TABLES"
+    """
+    most = limit if limit is not None else 0 if as_json or as_csv else _SHOWN
+    with open_tables(session, place) as warehouse:
+        found = warehouse.sql(text, timeout=timeout).fetch(most + 1 if most else None)
+    rows = found.rows[:most] if most else found.rows
+    if as_json:
+        values = [
+            {name: foreign_value(value) for name, value in zip(found.columns, row, strict=True)}
+            for row in rows
+        ]
+        output.write_json(values, indent=2)
+    elif as_csv:
+        write_csv(found.columns, rows)
+    elif rows:
+        shown = [[foreign_cell(value) for value in row] for row in rows]
+        output.write_table([visible(name, 60) for name in found.columns], shown, {})
+    if len(rows) < len(found.rows):
+        output.say(f"the first {len(rows):,} rows are shown: --limit 0 shows all")
+    return Code.OK
+
+
+@add_command(history, "export")
+def export(
+    session: Session,
+    *,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One of celeriac history tables.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="TARGET",
+            help="postgresql://user:password@host/name, delta:FOLDER, FILE.parquet or FILE.csv",
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="The table in PostgreSQL, or schema.table; else history_TABLE."
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    place: Place = None,
+) -> Code:
+    """Write a table elsewhere: to PostgreSQL, as a Delta table, as one Parquet file or as CSV.
+
+    It is there whole or not at all, and to do it again replaces what is there: tasks and attempts by their
+    ids, other tables by days. --since and --until choose whole days of UTC.
+
+    For example:
+      celeriac history export tasks --to postgresql://ops@db/reports --since 2d
+      celeriac history export rollups_hour --to delta:/srv/lake/rollups
+      celeriac history export attempts --to attempts.parquet
+    """
+    begin_at, end_at = moments(since, until)
+    with open_tables(session, place) as warehouse, Progress("exporting") as progress:
+        done = warehouse.export(table, to, since=begin_at, until=end_at, name=name, progress=progress)
+    output.write(f"{count_text(done.rows, 'row')} of {table} written to {visible(done.target, 400)}")
+    return Code.OK
+
+
+def _side(text: str) -> "Side":
+    """Return what one side of a comparison is: a name as it is, or the two moments of a span."""
+    if _SPAN not in text:
+        return text
+    begin, _, end = text.partition(_SPAN)
     now = time()
-    begin_at, end_at = _moment_of(since, "--from", now), _moment_of(until, "--until", now)
-    if begin_at is not None and end_at is not None and begin_at > end_at:
-        raise CallerError("--from is later than --until: swap them")
-    return begin_at, end_at
-
-
-def _moment_of(text: str | None, option: str, now: float) -> float | None:
-    if text is None:
-        return None
-    moment = read_moment(text, option=option, now=now)
-    if moment.note:
-        output.say(moment.note)
-    return moment.at
-
-
-def say_damage(damage: Sequence[str]) -> Code:
-    """Tell what could not be read, and return what that means for the command."""
-    for each in damage:
-        output.say(f"damaged: {each}")
-    if damage:
-        output.say("all else was read; celeriac log verify tells what is wrong and what to do")
-    return Code.FAILED if damage else Code.OK
+    return moment(begin, "the beginning of a span", now), moment(end, "the end of a span", now)

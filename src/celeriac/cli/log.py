@@ -1,6 +1,5 @@
 """``celeriac log``: what a history consists of, whether it is sound, and what is kept of it."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,13 +13,14 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.history import From, LogPlace, Until, moments_of, open_log, say_damage
+from celeriac.cli.log_reading import From, LogPlace, Until, moments_of, open_log, say_damage
 from celeriac.cli.measure import read_size, read_span
 from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.core.retention import beyond_size, merges, plan
-from celeriac.errors import CallerError, CeleriacError, DiskError
+from celeriac.errors import CallerError
+from celeriac.store.new_file import new_file
 from celeriac.views.log import (
     HourRow,
     RecorderRow,
@@ -46,7 +46,6 @@ __all__ = ["log"]
 #: How large a segment becomes by merging: more than half a million typical events.
 _TARGET_BYTES: Final = 16 * 1024 * 1024
 _STDOUT: Final = "-"
-_MODE: Final = 0o600
 
 log = typer.Typer(no_args_is_help=True)
 add_common(
@@ -376,22 +375,5 @@ def _opened(target: str) -> Iterator[BinaryIO]:
     if target == _STDOUT:
         yield sys.stdout.buffer
         return
-    path = Path(target)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
-        try:
-            with os.fdopen(number, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-    except CeleriacError:
-        raise
-    except OSError as error:
-        raise DiskError(
-            f"{path} cannot be written: {error.strerror or error}; name another with --output"
-        ) from error
+    with new_file(Path(target), fix="name another with --output") as file:
+        yield file

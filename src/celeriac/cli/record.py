@@ -12,7 +12,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.history import LogPlace
+from celeriac.cli.log_reading import LogPlace
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 from celeriac.masking import sanitize_url

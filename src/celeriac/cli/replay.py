@@ -11,7 +11,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.history import From, LogPlace, open_log, open_replay, say_damage
+from celeriac.cli.log_reading import From, LogPlace, open_log, open_replay, say_damage
 from celeriac.cli.measure import read_speed
 from celeriac.cli.option import AsJson
 from celeriac.cli.progress import Progress

@@ -10,10 +10,12 @@ from celeriac.cli.conf import conf
 from celeriac.cli.control import control, revoke
 from celeriac.cli.elect import elect
 from celeriac.cli.events import events
+from celeriac.cli.history import history
 from celeriac.cli.inspect import inspect
 from celeriac.cli.leaders import leaders
 from celeriac.cli.log import log
 from celeriac.cli.option import add_command, add_common
+from celeriac.cli.pipeline import pipeline
 from celeriac.cli.record import record
 from celeriac.cli.replay import replay
 from celeriac.cli.result import result
@@ -62,3 +64,5 @@ for name, command in _COMMANDS.items():
     add_command(app, name)(command)
 app.add_typer(control, name="control")
 app.add_typer(log, name="log")
+app.add_typer(history, name="history")
+app.add_typer(pipeline, name="pipeline")

@@ -202,6 +202,14 @@ class Settings:
     log_keep_failures: float | None = None
     #: Bytes that a log may take; beyond it the oldest go. None for as many as it takes.
     log_max_bytes: int | None = None
+    #: Where the pipeline publishes its tables: a folder, or the URL of an object store that Spark reaches.
+    warehouse_url: str = "celeriac-warehouse"
+    #: None runs Spark on all processors of this machine. Else ``local[4]``, ``spark://…``, ``yarn`` or ``k8s://…``.
+    spark_master: str | None = None
+    #: None starts a Spark. Else the ``sc://…`` of a Spark Connect, which runs it.
+    spark_remote: str | None = None
+    #: Settings of Spark, such as ``{"spark.executor.memory": "4g"}``; they go before ours.
+    spark_conf: Mapping[str, object] = field(default_factory=dict)
     #: What becomes of arguments and results of tasks, by name, before they are written: keep, which still
     #: masks what looks secret, hash or drop; such as ``{"billing.*": "drop"}``. The first that fits counts.
     redact_tasks: Mapping[str, object] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "AttemptTimes",
     "Comparison",
-    "Described",
+    "Exported",
     "Spread",
     "TableSize",
     "TaskStory",
@@ -20,9 +20,10 @@ __all__ = [
 
 
 class Spread(NamedTuple):
-    """How a duration is distributed. Count, mean and maximum are exact; the others are within one rank in 75."""
+    """How a duration is distributed. Count, mean and maximum are exact, the others within 1.4 % of rank."""
 
-    count: int = 0
+    #: How many durations there are.
+    known: int = 0
     mean: float | None = None
     p50: float | None = None
     p95: float | None = None
@@ -100,7 +101,7 @@ class WorkflowStory(NamedTuple):
     name: str | None
     tasks: list[WorkflowTask]
     #: How many there are, should not all of them be in ``tasks``.
-    count: int
+    size: int
     succeeded: int
     failed: int
     open: int
@@ -127,13 +128,21 @@ class WorkerSession(NamedTuple):
     begin_at: float
     end_at: float
     #: ``offline`` if it said so, ``lost`` if it fell silent, ``open`` if it may still be there.
-    end: str
+    ending: str
     is_restart: bool
     active_max: int | None
     processed: int | None
     load_max: float | None
     drift: float | None
     software: str | None
+
+
+class Exported(NamedTuple):
+    """What was written elsewhere."""
+
+    rows: int
+    #: Where to, without secrets.
+    target: str
 
 
 class TableSize(NamedTuple):

@@ -1,20 +1,24 @@
-"""A Spark to work with: in this process's own Java, on a cluster, behind Spark Connect, or one that is there."""
+"""A Spark to work with: in a Java of our own, on a cluster, behind Spark Connect, or one that is there."""
 
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from logging import LogRecord, getLogger
 from pathlib import Path
+from signal import SIGINT, getsignal, signal
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import IO, Any, Final
 
 import pyspark
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from celeriac.errors import CeleriacError, ImproperlyConfigured, NetworkError
+from celeriac.errors import ImproperlyConfigured, NetworkError
 from celeriac.masking import sanitize_url
 from celeriac.pipeline.class_archive import ClassArchive
 from celeriac.pipeline.java import cache_folder, find_java
@@ -39,6 +43,8 @@ _SQL: Final = {
     # Else an aggregation of sketches sorts as soon as it has 128 groups.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.sql.caseSensitive": "true",
+    # So many days are written at once; else rows are sorted by day before they are.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
@@ -47,6 +53,8 @@ _STATIC: Final = {
     "spark.app.name": "celeriac",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Else each call looks up the line of Python it is in, and errors are printed before they are raised.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Ids of tasks and their arguments can tell whose they are.
     "spark.hadoop.fs.permissions.umask-mode": "077",
@@ -79,9 +87,9 @@ def open_session(
     """Have a session of Spark, and stop it in the end.
 
     ``master`` is where it runs, all processors of this machine by default; ``remote`` is the ``sc://…`` of a
-    Spark Connect. A session that is there already, as within spark-submit or a notebook, is used with settings
-    of our own, and goes on in the end. What Spark says goes to ``log_file``, else to ``spark.log`` in the user's
-    cache. Raises ImproperlyConfigured if Spark or Java is missing or does not start, NetworkError if what
+    Spark Connect. A session that is there already, as within a notebook, is used with settings of our own,
+    and goes on in the end. What Spark says goes to ``log_file``, else to ``spark.log`` in the user's cache.
+    Raises ImproperlyConfigured if Spark or Java is missing or does not start, NetworkError if what
     ``remote`` names cannot be reached.
     """
     given = dict(conf or {})
@@ -108,6 +116,10 @@ def is_remote(session: SparkSession) -> bool:
 
 def reason_of(error: BaseException) -> str:
     """Return what Spark says is wrong, in one line."""
+    exception = getattr(error, "java_exception", None)
+    with suppress(Py4JError, OSError):
+        if exception is not None:
+            return str(exception.toString()).splitlines()[0][:_REASON_CHARS]
     told = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return told[:_REASON_CHARS]
 
@@ -135,6 +147,8 @@ def _connected(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     finally:
         with suppress(PySparkException):
             session.stop()
+        # Else no Spark of this machine can be started in this process any more.
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
 
 
 @contextmanager
@@ -157,18 +171,20 @@ def _started(master: str, conf: dict[str, str], log_file: Path | None) -> Iterat
     log = log_file or cache / "spark.log"
     with _opened(log) as file:
         options = [f"-Dlog4j2.configurationFile=file:{_log4j(cache)}", *archive.options()]
-        options += [each for each in [conf.pop("spark.driver.extraJavaOptions", "")] if each]
+        told = " ".join(f'"{each}"' if " " in each else each for each in options)
+        told = f"{told} {conf.pop('spark.driver.extraJavaOptions', '')}".strip()
         settings = {
             **_STATIC,
             **_SQL,
             **(_LOCAL if is_local else {}),
             "spark.master": master,
             "spark.driver.memory": f"{_memory() // 1024**2}m",
-            "spark.driver.extraJavaOptions": " ".join(f'"{each}"' if " " in each else each for each in options),
+            "spark.driver.extraJavaOptions": told,
             **conf,
         }
         variables = {"JAVA_HOME": str(java.home), **({"SPARK_LOCAL_IP": _LOOPBACK} if is_local else {})}
         is_well = False
+        before = getsignal(SIGINT)
         gateway = _launched(settings, variables, file, log)
         try:
             session = _begun(settings, gateway, master, log)
@@ -177,9 +193,12 @@ def _started(master: str, conf: dict[str, str], log_file: Path | None) -> Iterat
                 session.conf.set(
                     "spark.sql.shuffle.partitions", str(8 * session.sparkContext.defaultParallelism)
                 )
+            _end_on_interrupt(gateway.proc)
             yield session
             is_well = True
         finally:
+            if current_thread() is main_thread():
+                signal(SIGINT, before)
             _end(gateway, is_well=is_well)
             (archive.keep if is_well else archive.drop)()
 
@@ -223,7 +242,9 @@ def _launched(settings: Mapping[str, str], variables: Mapping[str, str], log: IO
     try:
         return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     except (PySparkException, OSError) as error:
-        raise ImproperlyConfigured(f"Spark does not start: {_last_line(path) or error}; more is in {path}") from error
+        raise ImproperlyConfigured(
+            f"Spark does not start: {_last_line(path) or error}; more is in {path}"
+        ) from error
     finally:
         for name, value in before.items():
             if value is None:
@@ -238,16 +259,8 @@ def _begun(settings: Mapping[str, str], gateway: Any, master: str, log: Path) ->
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (Py4JError, PySparkException, ValueError) as error:
         raise ImproperlyConfigured(
-            f"Spark does not start on {master}: {_java_reason(error)}; more is in {log}"
+            f"Spark does not start on {master}: {reason_of(error)}; more is in {log}"
         ) from error
-
-
-def _java_reason(error: BaseException) -> str:
-    exception = getattr(error, "java_exception", None)
-    with suppress(Py4JError, OSError):
-        if exception is not None:
-            return str(exception.toString())[:_REASON_CHARS]
-    return reason_of(error)
 
 
 def _last_line(path: Path) -> str:
@@ -257,19 +270,41 @@ def _last_line(path: Path) -> str:
     return ""
 
 
+def _end_on_interrupt(java: "subprocess.Popen[bytes]") -> None:
+    """Have Ctrl-C end Java at once: whoever waits for it is then told so, and nothing is written any more."""
+    if current_thread() is not main_thread():
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        getLogger().addFilter(_is_told)
+        java.kill()
+        raise KeyboardInterrupt
+
+    # Spark's own would ask Java to cancel its jobs, in the middle of another question.
+    signal(SIGINT, interrupt)
+
+
+def _is_told(record: LogRecord) -> bool:
+    """Tell whether a record is worth to be shown: not that what was interrupted was interrupted."""
+    return not record.msg.endswith("while sending command.") if isinstance(record.msg, str) else True
+
+
 def _end(gateway: Any, *, is_well: bool) -> None:
     """Stop the session, and the Java under it, which else would live as long as this process."""
     context = SparkContext._active_spark_context  # noqa: SLF001 - there is no other way to ask
-    session = SparkSession.getActiveSession() if context is not None else None
     # What is gone by itself need not be stopped.
-    with suppress(Py4JError, PySparkException, OSError, CeleriacError):
+    with suppress(Py4JError, PySparkException, OSError):
+        session = SparkSession.getActiveSession() if context is not None else None
         if session is not None:
             session.stop()
         elif context is not None:
             context.stop()
     with suppress(Py4JError, OSError):
         gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - so that the next session starts a Java
+    # So that the next session starts a Java, also if this one could not be asked to stop.
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+    getLogger().removeFilter(_is_told)
     java = gateway.proc
     if java is None:
         return

@@ -26,7 +26,7 @@ app = Celeriac(broker, environ={}, timezone="Europe/Berlin", beat_schedule={
     "nightly": {"task": "shop.report", "schedule": crontab(minute=0, hour=3), "options": {"queue": "slow"}},
 })
 """
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ REPORT = '{"task": "shop.report", "args": [7]}'
 #: Nobody is counted, which takes a second and on a busy machine more.
 QUIET = ("--id", "e1", "--force", "--yes", "--json")
 #: Far more than an election takes, for a busy machine.
-LONG = ("--timeout", "30")
+LONG = ("--timeout", "120")
 #: Where nobody will win.
 SHORT = ("--timeout", "0.2")
 

@@ -103,7 +103,7 @@ def test_the_last_events_are_on_the_screen(cluster: Cluster) -> None:
     screen = Screen([], on)
 
     with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 300, patience=10)
+        assert wait_until(lambda: watch.state.event_count == 300, patience=120)
         screen.show(watch)
     shown = drawn(screen, watch.state, written, on)
 
@@ -117,7 +117,7 @@ def test_hostile_text_on_the_screen_emits_no_escape_code(cluster: Cluster) -> No
     screen = Screen([], on)
 
     with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 3, patience=10)
+        assert wait_until(lambda: watch.state.event_count == 3, patience=120)
         screen.show(watch)
         screen.notice(HOSTILE)
     shown = drawn(screen, watch.state, written, on)
@@ -130,7 +130,7 @@ def test_a_watch_raises_what_ended_it_where_it_is_asked(cluster: Cluster) -> Non
     cluster.broker.stop()
 
     with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: not watch.is_listening, patience=10)
+        assert wait_until(lambda: not watch.is_listening, patience=120)
 
         with pytest.raises(ConnectionLost):
             watch.check()
@@ -143,7 +143,7 @@ def test_events_that_nobody_takes_away_are_counted_and_not_kept(
     cluster.add_speaker(*(task("started", f"t{number}") for number in range(5)))
 
     with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 5, patience=10)
+        assert wait_until(lambda: watch.state.event_count == 5, patience=120)
 
     assert watch.overlooked == 3
     assert len(watch.taken()) == 2
@@ -161,7 +161,7 @@ def test_lines_end_with_the_totals(cluster: Cluster, capsys: pytest.CaptureFixtu
     cluster.add_speaker(task("started"))
 
     with Watch(cluster.app()) as watch, Lines() as face:
-        assert wait_until(lambda: watch.state.event_count == 1, patience=10)
+        assert wait_until(lambda: watch.state.event_count == 1, patience=120)
         face.show(watch)
 
     assert capsys.readouterr().out.endswith("1 events; 1 of 1 workers online; 1 tasks, 1 STARTED\n")

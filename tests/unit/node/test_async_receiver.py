@@ -14,7 +14,7 @@ from celeriac.model.events import Event
 from celeriac.wire.names import event_exchange
 from tests.builders import body, task
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 @pytest.fixture

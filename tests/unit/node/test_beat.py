@@ -22,7 +22,7 @@ BEGIN = 1_790_000_000.0
 INTERVAL = 10.0
 #: So near to the next tick that schedulers look often.
 NEARLY = INTERVAL - 0.02
-PATIENCE = 30.0
+PATIENCE = 120.0
 TTL = 1.0
 
 
@@ -348,7 +348,7 @@ def test_ticks_rise_and_tokens_never_fall_however_often_the_leader_changes(scene
     current = scene.add()
     scene.await_leader()
 
-    for number in range(1, 6):
+    for number in range(1, 4):
         scene.now = BEGIN + number * INTERVAL
         assert wait_until(lambda at=scene.now: scene.ticks[-1:] == [at - BEGIN], patience=PATIENCE)  # type: ignore[misc]
         follower = scene.add()

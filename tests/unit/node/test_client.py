@@ -65,7 +65,7 @@ def test_where_results_are_messages_a_task_says_where_to_send_its_own() -> None:
     assert wanted.reply_to.startswith("celeriac.reply.")
     assert unwanted.reply_to == ""
     app.backend.store_result(result.id, 5, reply_to=wanted.reply_to)
-    assert result.get(timeout=10) == 5
+    assert result.get(timeout=120) == 5
     app.close()
 
 
@@ -75,7 +75,7 @@ def test_that_a_task_was_sent_is_told_if_the_settings_want_it() -> None:
 
     app.send_task("shop.pay", [HIDDEN], task_id="t1", argsrepr="(…)")
 
-    wait_until(lambda: bool(published(broker, "celeryev")), patience=10)
+    wait_until(lambda: bool(published(broker, "celeryev")), patience=120)
     [event] = [json.loads(message.body) for message in published(broker, "celeryev")]
     assert (event["type"], event["uuid"], event["name"], event["queue"]) == (
         "task-sent",

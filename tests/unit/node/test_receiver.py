@@ -13,7 +13,7 @@ from celeriac.model.events import Event, Sent
 from celeriac.wire.names import control_exchange, event_exchange
 from tests.builders import AT, CLIENT, WORKER, body, task, worker
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 @pytest.fixture

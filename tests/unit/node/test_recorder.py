@@ -22,7 +22,7 @@ from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.event import Gate
 from tests.builders import body, task
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 EVENTS = Exchange("celeryev", "topic", is_durable=True)
 
 

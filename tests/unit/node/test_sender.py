@@ -145,9 +145,9 @@ def test_a_broker_that_comes_back_in_time_gets_the_task(office: Office) -> None:
     thread = Thread(target=office.sender.post, args=([posting("t1")],))
 
     thread.start()
-    wait_until(lambda: len(office.links) > 2, patience=10)
+    wait_until(lambda: len(office.links) > 2, patience=120)
     office.broker.start()
-    thread.join(10)
+    thread.join(120)
 
     assert office.ids() == ["t1"]
 

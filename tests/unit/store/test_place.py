@@ -391,16 +391,20 @@ def test_a_folder_where_a_file_should_be_is_told(local: LocalPlace) -> None:
 # -- crashes
 
 
-_KILLED = """
-import os, signal, sys
-from celeriac.store.place import place_for
+def _write_and_die(root: Path, name: str, *, at: str) -> int:
+    """Write in a process that is killed at a point; return how it ended."""
 
-def at(point):
-    if point == sys.argv[2]:
-        os.kill(os.getpid(), signal.SIGKILL)
+    def reach(point: str) -> None:
+        if point == at:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-place_for(sys.argv[1], at=at).write(sys.argv[3], b"new" * 1000)
-"""
+    child = os.fork()
+    if child == 0:
+        try:
+            place_for(root, at=reach).write(name, b"new" * 1000)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _run(code: str, *given: str) -> int:
@@ -415,7 +419,7 @@ def test_a_write_that_is_killed_leaves_the_old_file_or_the_new_one(
     other = NAME.replace("hour=01", "hour=02")
 
     for name in (NAME, other):
-        ended = _run(_KILLED, str(root), point, name)
+        ended = _write_and_die(root, name, at=point)
         assert ended == -signal.SIGKILL
 
     is_new = point == "after-rename"

@@ -21,6 +21,7 @@ from celeriac.store.place import Place, place_for
 from celeriac.store.segment import Damaged, Segment, TooNew, live, read_segment, segments_in, write_segment
 from celeriac.wire.event import Gate
 from tests.builders import WIRE_EVENTS, by_dict, only
+from tests.property.effort import COSTLY
 from tests.property.test_columns import any_event
 
 RECORDER = "web1-0a1b2c"
@@ -69,6 +70,7 @@ def read(place: Place, segment: Segment) -> list[Event]:
 # -- what is written is read
 
 
+@COSTLY
 @given(given=st.lists(any_event, min_size=1, max_size=12), first=st.integers(0, 2**50))
 def test_events_come_back_from_a_segment_as_they_were(given: list[Event], first: int) -> None:
     place = place_for("memory://any")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from celeriac.errors import CallerError
 from celeriac.transport.amqp_table import read_table, spell_table
+from tests.property.effort import COSTLY
 
 NAMES = st.text(max_size=20)
 LEAVES = (
@@ -44,6 +45,7 @@ def kinds(value: object) -> object:
     return type(value)
 
 
+@COSTLY
 @given(TABLES)
 def test_py_amqp_reads_what_we_spell(table: dict[str, Any]) -> None:
     spelled = spell_table(table)
@@ -53,6 +55,7 @@ def test_py_amqp_reads_what_we_spell(table: dict[str, Any]) -> None:
     assert kinds(read_by_it) == kinds(table)
 
 
+@COSTLY
 @given(TABLES)
 def test_we_read_what_py_amqp_spells(table: dict[str, Any]) -> None:
     spelled = dumps("F", [table])
@@ -85,6 +88,7 @@ def test_other_kinds_of_values_are_read_too(spelled: bytes, value: object) -> No
     assert read_table(table, 0, len(table)) == {"x": value}
 
 
+@COSTLY
 @given(TABLES, st.data())
 def test_a_table_that_is_cut_short_is_refused(table: dict[str, Any], data: st.DataObject) -> None:
     spelled = spell_table(table | {"last": "one"})
@@ -94,6 +98,7 @@ def test_a_table_that_is_cut_short_is_refused(table: dict[str, Any], data: st.Da
         read_table(spelled[:end], 4, len(spelled))
 
 
+@COSTLY
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_table_or_are_refused(spelled: bytes) -> None:
     try:

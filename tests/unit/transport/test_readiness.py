@@ -11,7 +11,7 @@ import pytest
 
 from celeriac.transport.readiness import Wakeup, wait_readable
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 #: Where Linux lists them.
 OPEN_FILES = Path("/proc/self/fd")
 

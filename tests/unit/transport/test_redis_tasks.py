@@ -18,7 +18,7 @@ from celeriac.transport.redis_pipe import RedisPipe
 from celeriac.transport.redis_tasks import RedisTasks, is_own_tag
 from celeriac.wire.envelope import wrap
 
-PATIENCE = 10.0
+PATIENCE = 120.0
 OK = b"+OK\r\n"
 NOTHING = b"*0\r\n"
 ONE = b":1\r\n"

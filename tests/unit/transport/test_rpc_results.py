@@ -15,7 +15,7 @@ from celeriac.transport.memory import MemoryBroker, MemoryConnection
 from celeriac.transport.result_link import Arrived, News
 from celeriac.transport.rpc_results import RpcResultLink, RpcResultSender
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 QUEUE = "celeriac.reply.1"
 SUCCESS = ResultMeta("task-1", "SUCCESS", 3)
 

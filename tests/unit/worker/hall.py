@@ -61,6 +61,9 @@ class Hall:
         with ExitStack() as stack:
             for worker in self.workers:
                 stack.enter_context(worker)
+            # Who came first was not heard by those who came later; its next heartbeat is seconds away.
+            for worker in self.workers:
+                worker.parts.heart.announce()
             assert come_true(self._know_each_other), "they did not meet"
             yield self
 

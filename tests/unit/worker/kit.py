@@ -22,7 +22,7 @@ __all__ = ["HOST", "PATIENCE", "HandPool", "Site", "come_true"]
 
 HOST = "w1@lab"
 #: Far more than needed, for a busy machine.
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def come_true(condition: Callable[[], object]) -> bool:

@@ -175,7 +175,7 @@ def test_a_handler_that_raises_harms_no_other(
 
     assert come_true(lambda: told == [OTHER])
     assert "A handler of gossip failed" in caplog.text
-    assert site.app.control.ping(timeout=5.0, limit=1) == [{HOST: {"ok": "pong"}}]
+    assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
 
 
 @pytest.mark.usefixtures("worker")
@@ -299,7 +299,7 @@ def test_after_a_lost_link_a_worker_says_that_it_is_there_and_hello_again(
         assert come_true(lambda: "Other nodes are heard again" in caplog.text)
         say(site, "online")
         assert come_true(lambda: OTHER in worker.gossip.membership.members)
-        assert site.app.control.ping(timeout=5.0, limit=1) == [{HOST: {"ok": "pong"}}]
+        assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
     hellos = [message for where, message in site.broker.published if b'"hello"' in message.body]
     assert len(hellos) >= 3
 
@@ -326,7 +326,7 @@ def test_a_link_that_is_lost_again_while_it_is_mended_is_mended_again(site: Site
         assert come_true(lambda: opened >= 2)
         worker.parts.connection._connect = connect
         assert come_true(lambda: worker._cluster._is_connected)
-        assert site.app.control.ping(timeout=5.0, limit=1) == [{HOST: {"ok": "pong"}}]
+        assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
 
 
 def test_what_goes_wrong_in_a_turn_does_not_end_the_thread(
@@ -345,5 +345,5 @@ def test_what_goes_wrong_in_a_turn_does_not_end_the_thread(
         worker.gossip.tick = fail  # type: ignore[method-assign]
 
         assert come_true(lambda: not failures)
-        assert site.app.control.ping(timeout=5.0, limit=1) == [{HOST: {"ok": "pong"}}]
+        assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
     assert "went wrong; going on" in caplog.text

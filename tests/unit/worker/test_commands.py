@@ -21,7 +21,7 @@ ALLOWED = (
 
 def ask(site: Site, command: str, **arguments: object) -> Any:
     """Return what the worker answers, which is to come soon."""
-    answers = site.app.control.broadcast(command, arguments, reply=True, timeout=10.0, limit=1)
+    answers = site.app.control.broadcast(command, arguments, reply=True, timeout=120.0, limit=1)
     assert answers, f"no answer to {command}"
     return answers[0][HOST]
 

@@ -84,7 +84,7 @@ def test_results_of_the_last_tasks_are_stored_before_the_end() -> None:
         results = [add.delay(number, 1) for number in range(20)]
         assert come_true(lambda: worker.desk.begun["shop.add"] == 20)
 
-    assert [result.get(timeout=10) for result in results] == list(range(1, 21))
+    assert [result.get(timeout=120) for result in results] == list(range(1, 21))
     site.app.close()
 
 

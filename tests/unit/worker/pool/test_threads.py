@@ -143,7 +143,7 @@ class Slow:
 
     def started(self, key: int, *, pid: int, at: float) -> None:  # noqa: ARG002
         self.is_there.set()
-        self.may_go.wait(10)
+        self.may_go.wait(120)
 
     def told(self, key: int, kind: str, fields: Mapping[str, Any]) -> None: ...
 
@@ -173,11 +173,11 @@ def test_a_job_that_is_about_to_begin_when_the_pool_is_killed_is_not_run() -> No
     pool.start(listener)
     (thread,) = [each for each in threading.enumerate() if each.name in thread_names()]
     pool.submit(job("pid"))
-    assert listener.is_there.wait(10)
+    assert listener.is_there.wait(120)
 
     pool.kill()
     listener.may_go.set()
-    thread.join(10)
+    thread.join(120)
 
     assert runner.runs == 0
     assert listener.ends == []

@@ -1,0 +1,134 @@
+"""What the questions of ``celeriac history`` have in common: their options, and how answers are written."""
+
+import csv
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from time import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.measure import read_moment
+from celeriac.cli.session import Session
+from celeriac.errors import CallerError
+from celeriac.views.cell import foreign_value
+from celeriac.views.text import visible
+
+if TYPE_CHECKING:
+    from celeriac.history import Warehouse
+
+__all__ = [
+    "AsCsv",
+    "Place",
+    "Plot",
+    "Since",
+    "TaskGlob",
+    "Until",
+    "draw",
+    "moment",
+    "moments",
+    "open_tables",
+    "write_csv",
+    "write_rows",
+]
+
+#: No text of a table is longer.
+_CELL_CHARS: Final = 1_000_000
+_AGO: Final = re.compile(r"\d+(\.\d+)?[smhdwy]", re.ASCII)
+_NOTHING: Final = "nothing is known of that; celeriac history tables tells of which days something is"
+
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        "-w",
+        metavar="URL",
+        help="Where the tables are, a folder or URL; else the setting warehouse_url.",
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="MOMENT", help="Only from then on: 7d for ago (s, m, h, d, w, y), or a moment."
+    ),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="MOMENT", help="Only until before then: as for --since.")
+]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV.")]
+Plot = Annotated[bool, typer.Option("--plot", help="Draw it.")]
+TaskGlob = Annotated[
+    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this name, such as 'shop.*'.")
+]
+
+
+def open_tables(session: Session, place: str | None, log: str | None = None) -> "Warehouse":
+    """Return the warehouse that a command is about; raises CallerError if nothing is published there."""
+    from celeriac.history import open as open_warehouse  # noqa: PLC0415 - read as it is meant
+
+    return open_warehouse(place or session.app.conf.warehouse_url, log=log)
+
+
+def moments(since: str | None, until: str | None) -> tuple[float | None, float | None]:
+    """Return the moments of --since and --until, and tell how they were understood."""
+    now = time()
+    begin_at, end_at = moment(since, "--since", now), moment(until, "--until", now)
+    if begin_at is not None and end_at is not None and begin_at > end_at:
+        raise CallerError("--since is later than --until: swap them")
+    return begin_at, end_at
+
+
+def moment(text: str | None, option: str, now: float) -> float | None:
+    """Return a moment as somebody wrote it: ``7d`` is so long ago."""
+    if not text:
+        return None
+    read = read_moment(f"-{text}" if _AGO.fullmatch(text) else text, option=option, now=now)
+    if read.note:
+        output.say(read.note)
+    return read.at
+
+
+def write_rows(kind: Any, rows: Sequence[Any], *, as_json: bool, as_csv: bool) -> None:
+    """Write rows of one kind."""
+    names: tuple[str, ...] = kind._fields
+    if as_json:
+        output.write_json([row._asdict() for row in rows], indent=2)
+    elif as_csv:
+        write_csv(names, rows)
+    elif rows:
+        output.write_table(tuple(name.upper() for name in names), rows, {})
+    else:
+        output.say(_NOTHING)
+
+
+def draw(lines: Iterable[str], as_json: bool, as_csv: bool) -> None:
+    """Write the lines of a plot."""
+    if as_json or as_csv:
+        raise CallerError("--plot is for people: leave it out with --json or --csv")
+    drawn = False
+    for line in lines:
+        output.write(line)
+        drawn = True
+    if not drawn:
+        output.say(_NOTHING)
+
+
+def write_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write CSV to standard output, in UTF-8; nothing in it is a formula, or moves a cursor."""
+    from celeriac.history.export import guarded  # noqa: PLC0415 - only who writes CSV loads it
+
+    sheet = StringIO()
+    writer = csv.writer(sheet, lineterminator="\n")
+    writer.writerow(map(guarded, names))
+    for row in rows:
+        writer.writerow(_plain(guarded(foreign_value(value))) for value in row)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(sheet.getvalue().encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
+def _plain(value: object) -> object:
+    return visible(value, _CELL_CHARS) if isinstance(value, str) else value

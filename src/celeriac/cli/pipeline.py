@@ -1,0 +1,306 @@
+"""``celeriac pipeline``: from the history to tables, by Spark."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.log_reading import From, LogPlace, moments_of
+from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.progress import Progress
+from celeriac.cli.session import Session
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.node.stop_signals import stop_signals
+from celeriac.views.log import count_text, size_text
+from celeriac.views.text import visible
+
+if TYPE_CHECKING:
+    from celeriac.pipeline.job import Pipeline
+    from celeriac.pipeline.report import Report
+
+__all__ = ["pipeline"]
+
+#: Differences that are told; more would be of the same kind.
+_SHOWN: Final = 20
+
+pipeline = typer.Typer(no_args_is_help=True)
+add_common(
+    pipeline,
+    help="Make tables of a history that celeriac record writes, by Spark: tasks, attempts, roll-ups, "
+    "workers, workflows and what looks wrong. celeriac history answers from them.",
+)
+
+
+class Form(StrEnum):
+    """What tables are written as, beside the Parquet files that are always there."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+_SPARK: Final = "Where and how Spark runs"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where tables are, and what makes them."""
+
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            "--warehouse",
+            "-w",
+            metavar="URL",
+            help="The tables: a folder, or a URL such as s3://bucket/warehouse; else warehouse_url.",
+        ),
+    ] = None
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            rich_help_panel=_SPARK,
+            help="local[4], spark://host:7077, yarn or k8s://…; else spark_master, else all processors here.",
+        ),
+    ] = None
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            "--remote",
+            metavar="URL",
+            rich_help_panel=_SPARK,
+            help="The sc://host of a Spark Connect; else spark_remote.",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf",
+            metavar="NAME=VALUE",
+            rich_help_panel=_SPARK,
+            help="A setting of Spark, as spark.executor.memory=4g; again for more. Goes before spark_conf.",
+        ),
+    ] = None
+
+
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Go on with what is recorded, until Ctrl-C or SIGTERM.")
+]
+Interval = Annotated[
+    float, typer.Option("--interval", min=0.0, metavar="SECONDS", help="How often --follow looks.")
+]
+Format_ = Annotated[
+    Form,
+    typer.Option("--format", help="Have the tables as Delta or Iceberg too, if your Spark has the package."),
+]
+Sample = Annotated[int, typer.Option("--sample", min=1, metavar="N", help="How many tasks to compare.")]
+To = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="Only what happened until then.")]
+WithPlan = Annotated[bool, typer.Option("--plan", help="Show how Spark would go about it, too.")]
+
+
+@add_command(pipeline, "run")
+def run(
+    session: Session,
+    place: Place,
+    *,
+    log: LogPlace = None,
+    follow: Follow = False,
+    interval: Interval = 10.0,
+    form: Format_ = Form.PARQUET,
+    as_json: AsJson = False,
+) -> Code:
+    """Take all that is new in a log into the tables, and publish them; then stop, or go on with --follow.
+
+    Readers see the tables as they were, or as they are then, and never anything between. It may be killed at
+    any moment: run it again, and it goes on from what was published. What cannot be read is told, and left
+    out.
+
+    For example:
+      celeriac pipeline run
+      celeriac pipeline run s3://bucket/history --warehouse s3://bucket/warehouse --master spark://spark:7077
+      celeriac pipeline run --follow --interval 30
+    """
+    with _opened(
+        session, log, place, mirror=None if form is Form.PARQUET else form.value, what="reading"
+    ) as job:
+        report = _followed(job, interval) if follow else job.run()
+    return _tell(report, as_json=as_json)
+
+
+@add_command(pipeline, "backfill")
+def backfill(
+    session: Session,
+    place: Place,
+    *,
+    log: LogPlace = None,
+    since: From = None,
+    until: To = None,
+    as_json: AsJson = False,
+) -> Code:
+    """Read a time again, though it is in the tables. Nothing counts twice, so it is always safe.
+
+    For segments that were damaged and came back from a copy celeriac pipeline run is enough.
+
+    For example:
+      celeriac pipeline backfill --from 2026-11-01 --to 2026-11-03
+    """
+    begin_at, end_at = moments_of(since, until)
+    with _opened(session, log, place, what="reading") as job:
+        report = job.backfill(begin_at, end_at)
+    return _tell(report, as_json=as_json)
+
+
+@add_command(pipeline, "compact")
+def compact(session: Session, place: Place, *, log: LogPlace = None, as_json: AsJson = False) -> Code:
+    """Write days that consist of many small files as one file each, sorted, so that answers come sooner.
+
+    Run it once a day where --follow is used.
+
+    For example:
+      celeriac pipeline compact
+    """
+    with _opened(session, log, place, what="writing") as job:
+        done = job.compact()
+    if as_json:
+        output.write_json(done._asdict(), indent=2)
+    else:
+        saved = f"{size_text(done.bytes_before)} became {size_text(done.bytes_after)}"
+        output.write(f"{count_text(done.files_before, 'file')} became {done.files_after:,}; {saved}")
+    return Code.OK
+
+
+@add_command(pipeline, "verify")
+def verify(
+    session: Session, place: Place, *, log: LogPlace = None, sample: Sample = 1000, as_json: AsJson = False
+) -> Code:
+    """Take some tasks of the tables at random, fold their events as State does, and compare.
+
+    The exit code is 1 if any differs.
+
+    For example:
+      celeriac pipeline verify --sample 10000
+    """
+    with _opened(session, log, place, what="comparing") as job:
+        found = job.verify(sample)
+    if as_json:
+        output.write_json(
+            {**found._asdict(), "differences": [each._asdict() for each in found.differences]}, indent=2
+        )
+    else:
+        for each in found.differences[:_SHOWN]:
+            told = f"{each.column} is {each.table!r} in the table and {each.memory!r} by its events"
+            output.write(visible(f"{each.uuid}: {told}"))
+        wrong = len({each.uuid for each in found.differences})
+        compared = f"{count_text(found.tasks, 'task')} of {count_text(found.events, 'event')} compared"
+        output.write(f"{compared}: {f'{wrong:,} differ' if wrong else 'all are the same'}")
+        if found.expired:
+            output.say(f"{count_text(found.expired, 'task')} left out: the log keeps not all of their events")
+    return Code.FAILED if found.differences else Code.OK
+
+
+@add_command(pipeline, "explain")
+def explain(
+    session: Session,
+    place: Place,
+    *,
+    log: LogPlace = None,
+    with_plan: WithPlan = False,
+    as_json: AsJson = False,
+) -> Code:
+    """Tell what a run would read now, and how long it may take by the rate of earlier ones.
+
+    For example:
+      celeriac pipeline explain --plan
+    """
+    with _opened(session, log, place, what="planning") as job:
+        found = job.explain()
+    if as_json:
+        output.write_json(found._asdict(), indent=2)
+        return Code.OK
+    new = f"{count_text(found.events, 'event')} in {count_text(found.segments, 'segment')}"
+    output.write(f"new: {new}, {size_text(found.bytes)}")
+    output.write("time: nobody knows yet" if found.seconds is None else f"time: about {found.seconds:,.0f} s")
+    if with_plan and found.plan:
+        output.write(found.plan)
+    return Code.OK
+
+
+def _tell(report: "Report", *, as_json: bool) -> Code:
+    if as_json:
+        told = {
+            "events": report.events,
+            "tasks": report.tasks,
+            "segments": report.segments,
+            "days": sorted(report.days),
+            "seconds": {phase: round(seconds, 3) for phase, seconds in report.seconds.items()},
+            "events_per_s": round(report.rate, 1),
+            "faults": report.faults,
+        }
+        output.write_json(told, indent=2)
+    elif not report.chunks:
+        output.write("nothing is new: the tables are up to date")
+    else:
+        taken = f"{count_text(report.events, 'event')} of {count_text(report.segments, 'segment')}"
+        speed = f"in {report.total:,.1f} s, {report.rate:,.0f} a second"
+        news = f"news of {count_text(report.tasks, 'task')} on {count_text(len(report.days), 'day')}"
+        output.write(f"{taken} {speed}; {news}")
+    for each in report.faults:
+        output.say(f"left out: {each}")
+    return Code.FAILED if report.faults else Code.OK
+
+
+def _followed(job: "Pipeline", interval: float) -> "Report":
+    """Go on until somebody says stop: what is under way is ended first."""
+    stop = threading.Event()
+    with stop_signals(lambda *_: stop.set()):
+        return job.follow(interval, stop)
+
+
+@contextmanager
+def _opened(
+    session: Session, log: str | None, place: Place, *, mirror: str | None = None, what: str
+) -> Iterator["Pipeline"]:
+    """Have a Spark, and the jobs on it."""
+    settings = session.app.conf
+    conf = {name: str(value) for name, value in settings.spark_conf.items()} | _pairs(place.conf or ())
+    open_session = _loaded("celeriac.pipeline.session").open_session
+    made = _loaded("celeriac.pipeline.job").Pipeline
+    remote = place.remote or (None if place.master else settings.spark_remote)
+    master = place.master or settings.spark_master
+    output.say(f"starting Spark on {remote or master or 'this machine'}")
+    with open_session(master=master, remote=remote, conf=conf) as spark, Progress(what) as progress:
+        job: Pipeline = made(
+            spark,
+            log or settings.log_url,
+            place.warehouse or settings.warehouse_url,
+            mirror=mirror,
+            progress=progress,
+        )
+        yield job
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for each in given:
+        name, is_pair, value = each.partition("=")
+        if not is_pair or not name.startswith("spark."):
+            raise CallerError(f"--conf {visible(each, 80)!r} is no setting of Spark: write spark.NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _loaded(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ImproperlyConfigured(
+            f"the pipeline needs {error.name}, which is not installed: pip install 'celeriac[pipeline]'"
+        ) from error

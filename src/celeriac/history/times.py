@@ -1,0 +1,128 @@
+"""Questions about attempts, answered from the roll-ups: how many, how they ended, how long they took."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from celeriac.errors import CallerError
+from celeriac.history.edition import Edition
+from celeriac.history.sketch import spread
+from celeriac.history.span import WIDTHS, By, Span
+from celeriac.model.answer import AttemptTimes, Spread, Top
+
+__all__ = ["RANKINGS", "Ranking", "attempt_times", "top_names"]
+
+Ranking = Literal["slowest", "failing", "retried"]
+
+_HOURS: Final = """
+    SELECT * FROM {rollups_hour} AS h WHERE h.begin_at >= $hours_from AND h.begin_at < $hours_to
+"""
+_MINUTES: Final = """
+    SELECT * FROM {rollups_minute} AS m WHERE m.begin_at >= $since AND m.begin_at < $until
+    AND (m.begin_at < $hours_from OR m.begin_at >= $hours_to)
+"""
+_CHOSEN: Final = """
+    ($task IS NULL OR r.name = $task OR r.name GLOB $task)
+    AND ($worker IS NULL OR r.worker = $worker OR r.worker GLOB $worker)
+    AND ($queue IS NULL OR r.queue = $queue OR r.queue GLOB $queue)
+"""
+_COUNTS: Final = (
+    "sum(r.attempts)::BIGINT, sum(r.succeeded)::BIGINT, sum(r.failed)::BIGINT, sum(r.retried)::BIGINT, "
+    "sum(r.revoked)::BIGINT, sum(r.waits)::BIGINT, sum(r.wait_sum), max(r.wait_max), "
+    "sum(r.runs)::BIGINT, sum(r.run_sum), max(r.run_max)"
+)
+_WAIT_SKETCHES: Final = "list(r.wait_sketch) FILTER (WHERE r.waits > 0 AND r.wait_sketch IS NOT NULL)"
+_RUN_SKETCHES: Final = "list(r.run_sketch) FILTER (WHERE r.runs > 0 AND r.run_sketch IS NOT NULL)"
+_TIMES: Final = f"""
+    SELECT CASE WHEN $width > 0 THEN floor(r.begin_at / $width) * $width END AS bucket,
+        {_COUNTS}, {_WAIT_SKETCHES}, {_RUN_SKETCHES}
+    FROM (%s) AS r WHERE {_CHOSEN} GROUP BY bucket ORDER BY bucket
+"""  # noqa: S608 - of our own text alone
+#: What names are sorted by, and what those have that are sorted at all.
+RANKINGS: Final[dict[Ranking, tuple[str, str]]] = {
+    "slowest": ("sum(r.run_sum) / sum(r.runs)", "sum(r.runs) > 0"),
+    "failing": ("sum(r.failed)", "sum(r.failed) > 0"),
+    "retried": ("sum(r.retried)", "sum(r.retried) > 0"),
+}
+_RANKED: Final = f"""
+    SELECT r.name, {_COUNTS} FROM (%s) AS r
+    GROUP BY r.name HAVING %s ORDER BY %s DESC, sum(r.attempts) DESC, r.name LIMIT $limit
+"""  # noqa: S608 - of our own text alone
+_NAMED: Final = f"""
+    SELECT r.name, {_RUN_SKETCHES} FROM (%s) AS r
+    WHERE list_contains($names, r.name) OR ($has_null AND r.name IS NULL) GROUP BY r.name
+"""  # noqa: S608 - of our own text alone
+
+
+def attempt_times(
+    edition: Edition,
+    span: Span,
+    *,
+    task: str | None = None,
+    worker: str | None = None,
+    queue: str | None = None,
+    by: By | None = None,
+) -> list[AttemptTimes]:
+    """Return the attempts of a span of time, or of each minute, hour or UTC day in it that has some."""
+    if by is not None and by not in WIDTHS:
+        raise CallerError(f"{by!r} is no length of time: take one of {', '.join(WIDTHS)}, or None")
+    rows, parameters = _rolled_up(span, by)
+    parameters |= {"task": task, "worker": worker, "queue": queue, "width": WIDTHS[by] if by else 0.0}
+    return [_times(row[0], row[1:12], *row[12:]) for row in edition.ask(_TIMES % rows, parameters)]
+
+
+def top_names(edition: Edition, span: Span, *, by: Ranking, limit: int) -> list[Top]:
+    """Return the names of tasks that come first in a ranking.
+
+    ``slowest`` are those with the highest mean of run times, ``failing`` those that failed most often, and
+    ``retried`` those that were tried again most often. Quantiles are told of run times alone.
+    """
+    if by not in RANKINGS:
+        raise CallerError(f"{by!r} is no ranking: take one of {', '.join(RANKINGS)}")
+    if limit < 1:
+        raise CallerError(f"limit is how many names to tell, at least 1, not {limit}")
+    rows, parameters = _rolled_up(span, None)
+    key, has_any = RANKINGS[by]
+    ranked = edition.ask(_RANKED % (rows, has_any, key), parameters | {"limit": limit})
+    names = [row[0] for row in ranked if row[0] is not None]
+    # Only of those that are told: to merge the sketches of all names would take much longer.
+    chosen: dict[str, object] = {"names": names or [""], "has_null": len(names) < len(ranked)}
+    sketches = dict(edition.ask(_NAMED % rows, parameters | chosen)) if ranked else {}
+    return [Top(row[0], _times(None, row[1:12], None, sketches.get(row[0]))) for row in ranked]
+
+
+def nothing_at(at: float | None = None) -> AttemptTimes:
+    """Return a time without attempts."""
+    return AttemptTimes(at, 0, 0, 0, 0, 0, Spread(), Spread())
+
+
+def _rolled_up(span: Span, by: By | None) -> tuple[str, dict[str, object]]:
+    """Return a statement for all roll-ups of a span, and its parameters."""
+    parts = span.parts(by)
+    sources = [
+        text for text, is_needed in ((_HOURS, parts.has_hours), (_MINUTES, parts.has_minutes)) if is_needed
+    ]
+    used: dict[str, object] = {}
+    if parts.has_hours:
+        used |= {"hours_from": parts.hours_from, "hours_to": parts.hours_to}
+    if parts.has_minutes:
+        used |= parts._asdict()
+    return " UNION ALL BY NAME ".join(sources or [_MINUTES]), used or parts._asdict()
+
+
+def _times(
+    at: float | None,
+    counts: Sequence[Any],
+    wait_sketches: list[bytes] | None,
+    run_sketches: list[bytes] | None,
+) -> AttemptTimes:
+    attempts, succeeded, failed, retried, revoked, waits, wait_sum, wait_max, runs, run_sum, run_max = counts
+    return AttemptTimes(
+        at,
+        attempts or 0,
+        succeeded or 0,
+        failed or 0,
+        retried or 0,
+        revoked or 0,
+        spread(waits or 0, wait_sum, wait_max, wait_sketches or ()),
+        spread(runs or 0, run_sum, run_max, run_sketches or ()),
+    )

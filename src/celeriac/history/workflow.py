@@ -1,0 +1,104 @@
+"""Questions about a workflow: which tasks a task brought about, and which of them it waited for."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from celeriac.errors import CallerError
+from celeriac.history.edition import Edition
+from celeriac.history.span import Days
+from celeriac.model.answer import WorkflowStory, WorkflowTask
+from celeriac.model.states import FAILURE, REVOKED, SUCCESS
+
+__all__ = ["workflow_story"]
+
+_ROOT: Final = "SELECT coalesce(root_id, uuid) FROM {tasks} WHERE uuid = $uuid ORDER BY day DESC LIMIT 1"
+_SUMMARY: Final = """
+    SELECT w.name, w.tasks, w.succeeded, w.failed, w.open, w.begin_at, w.end_at, w.critical_path,
+        w.critical_run, w.day
+    FROM {workflows} AS w WHERE w.root_id = $root ORDER BY w.day DESC LIMIT 1
+"""
+#: The same of a task that sent no other.
+_ALONE: Final = """
+    SELECT min(t.name), count(*), count(*) FILTER (WHERE t.state = $succeeded),
+        count(*) FILTER (WHERE list_contains($failed, t.state)),
+        count(*) FILTER (WHERE t.phase IS DISTINCT FROM 'done'), min(t.first_at), max(t.last_at),
+        [$root], NULL, ''
+    FROM {tasks} AS t WHERE t.uuid = $root
+"""
+_MEMBERS: Final = """
+    SELECT t.uuid, t.name, t.state, t.worker, t.parent_id, t.first_at, t.last_at, t.runtime, t.started_at,
+        coalesce(t.succeeded_at, t.failed_at, t.revoked_at)
+    FROM {tasks} AS t WHERE %s = $root ORDER BY t.first_at NULLS LAST, t.uuid LIMIT $limit
+"""
+#: Two statements: files are passed over by what they say of one column, and not of one or another.
+_FIRST, _REST = _MEMBERS % "t.uuid", _MEMBERS % "t.root_id"
+_FAILED: Final = [FAILURE, REVOKED]
+
+
+def workflow_story(edition: Edition, uuid: str, *, limit: int) -> WorkflowStory:
+    """Return the workflow whose first task this is, or that it belongs to; CallerError if it is unknown.
+
+    Of a workflow with more than ``limit`` tasks the earliest are told.
+    """
+    root, summary = _found(edition, uuid)
+    name, count, succeeded, failed, unfinished, begin_at, end_at, path, run, day = summary
+    # A workflow is filed under the day on which the first of its tasks was seen.
+    known, days = {"root": root, "limit": limit}, {"tasks": Days(day)}
+    members = edition.ask(_FIRST, known, days)
+    if count > 1:
+        members += [row for row in edition.ask(_REST, known, days) if row[0] != root]
+    critical = None if path is None else tuple(path)
+    tasks = _ordered(members[:limit], root, frozenset(critical or ()))
+    if len(tasks) == 1 and run is None:
+        run = tasks[0].run
+    counts = (count, succeeded, failed, unfinished)
+    return WorkflowStory(root, name, tasks, *counts, begin_at, end_at, critical, run)
+
+
+def _found(edition: Edition, uuid: str) -> tuple[str, tuple[Any, ...]]:
+    """Return the id of the first task of a workflow, and what is known of the whole."""
+    summary = edition.ask(_SUMMARY, {"root": uuid})
+    if summary:
+        return uuid, summary[0]
+    roots = edition.ask(_ROOT, {"uuid": uuid})
+    if not roots:
+        raise CallerError(
+            f"no task {uuid!r} is in the tables: mend the id, or run celeriac pipeline run if it is new"
+        )
+    root = roots[0][0]
+    summary = edition.ask(_SUMMARY, {"root": root})
+    if summary:
+        return root, summary[0]
+    return uuid, edition.ask(_ALONE, {"root": uuid, "succeeded": SUCCESS, "failed": _FAILED})[0]
+
+
+def _ordered(members: list[tuple[Any, ...]], root: str, critical: frozenset[str]) -> list[WorkflowTask]:
+    """Return tasks so that those below one follow it; one whose parent is unknown stands below the first."""
+    rows = {row[0]: row for row in members}
+    below: Mapping[str | None, list[str]] = defaultdict(list)
+    for uuid, row in rows.items():
+        is_known = row[4] in rows and row[4] != uuid
+        parent = row[4] if is_known else root if root in rows else None
+        below[None if uuid == root else parent].append(uuid)
+    tasks: list[WorkflowTask] = []
+    told: set[str] = set()
+    # What stands in a circle is under nothing at the top: it is told last, at the top.
+    for start in (*below[None], *rows):
+        waiting = [(start, 0)]
+        while waiting:
+            uuid, depth = waiting.pop()
+            if uuid in told:
+                continue
+            told.add(uuid)
+            tasks.append(_task(rows[uuid], depth, is_critical=uuid in critical))
+            waiting += [(each, depth + 1) for each in reversed(below.get(uuid, []))]
+    return tasks
+
+
+def _task(row: tuple[Any, ...], depth: int, *, is_critical: bool) -> WorkflowTask:
+    uuid, name, state, worker, parent_id, first_at, last_at, runtime, started_at, ended_at = row
+    run = runtime
+    if run is None and started_at is not None and ended_at is not None:
+        run = ended_at - started_at
+    return WorkflowTask(uuid, name, state, worker, parent_id, depth, first_at, last_at, run, is_critical)

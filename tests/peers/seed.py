@@ -1,0 +1,103 @@
+"""Reads the code of ``celeriac`` once, and runs each command in a fork of itself; see ``tests/program.py``.
+
+Between the fork and this process stands one more, that waits for the command and tells how it ended.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from typer.testing import CliRunner
+
+from celeriac.cli import main
+
+__all__: list[str] = []
+
+_STREAMS = 3
+#: What is None there cannot be imported.
+_THREADED: dict[str, Any] = {"numpy": None, "pyarrow": None}
+
+
+def read_the_code() -> None:
+    """Import what commands import when they are called, but nothing that begins threads: a fork has none."""
+    sys.modules |= _THREADED
+    for room in ("app", "cli", "node", "store", "transport", "views"):
+        package = import_module(f"celeriac.{room}")
+        for module in iter_modules(getattr(package, "__path__", ()), f"celeriac.{room}."):
+            with suppress(ImportError):
+                import_module(module.name)
+    # Others are imported by what reads the arguments, and by the drivers of brokers.
+    CliRunner().invoke(import_module("celeriac.cli.root").app, ["conf"])
+    for driver in ("redis", "pyamqp"):
+        import_module(f"kombu.transport.{driver}")
+    for name in _THREADED:
+        del sys.modules[name]
+    assert len(list(Path("/proc/self/task").iterdir())) == 1
+
+
+def wait_for_a_command(line: socket.socket) -> dict[str, Any]:
+    """Return what is to be run, in a process of its own; end when nobody can ask any more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        told, files, _, _ = socket.recv_fds(line, 1 << 20, _STREAMS + 1)
+        if not told:
+            sys.exit(0)
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            line.close()
+            *streams, answer = files
+            watch(socket.socket(fileno=answer), streams)
+            command: dict[str, Any] = json.loads(told)
+            become(command, streams)
+            return command
+        for file in files:
+            os.close(file)
+
+
+def watch(answer: socket.socket, streams: list[int]) -> None:
+    """Return in a new process; in this one tell its id, wait for it, and tell how it ended."""
+    pid = os.fork()
+    if pid == 0:
+        answer.close()
+        return
+    for stream in streams:  # whoever reads from the command is to see its end
+        os.close(stream)
+    answer.send(str(pid).encode())
+    _, status = os.waitpid(pid, 0)
+    answer.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def become(command: dict[str, Any], streams: list[int]) -> None:
+    """Make of this process what a new one would be."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False, buffering=1 if os.isatty(1) else -1)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
+    if command["start_new_session"]:
+        os.setsid()
+    os.chdir(command["cwd"])
+    os.environ.clear()
+    os.environ.update(command["env"])
+    time.tzset()
+    sys.path[0] = ""
+    sys.argv = ["celeriac", *command["arguments"]]
+
+
+if __name__ == "__main__":
+    read_the_code()
+    gc.freeze()
+    task = wait_for_a_command(socket.socket(fileno=int(sys.argv[1])))
+    exec(task["before"])  # noqa: S102 - the test's own
+    main()

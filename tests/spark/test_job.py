@@ -1,0 +1,191 @@
+"""From a log to published tables: whatever the way, the tables are the same."""
+
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from celeriac.errors import DiskError, ImproperlyConfigured
+from celeriac.pipeline.job import Pipeline
+from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse
+from celeriac.store.event_log import EventLog
+from celeriac.store.upkeep import merge_small
+from celeriac.testing.process import wait_until
+from tests.event_logs import damage_at, seal
+from tests.spark.published import BEGIN_AT, INTERPRETED, QUICK, events_of, manifest_of, tables_of, write_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASKS = 60
+PATIENCE = 300.0
+
+
+@pytest.fixture(scope="module", name="spark")
+def interpreted(spark: "SparkSession") -> "SparkSession":
+    """A Spark that does not compile what it runs: that takes minutes, and these frames are small."""
+    session = spark.newSession()
+    for name in INTERPRETED.keys() - QUICK.keys():
+        session.conf.set(name, INTERPRETED[name])
+    return session
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # A name that Spark would take for a pattern, or for something encoded.
+    folder = tmp_path_factory.mktemp("a log [1] {x} 50%20")
+    write_log(folder, events_of(TASKS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(spark: "SparkSession", log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of the log, by one run that took it all at once."""
+    warehouse = tmp_path_factory.mktemp("tables of [it]") / "w"
+    report = Pipeline(spark, log, warehouse).run()
+    assert report.chunks == 1
+    return warehouse
+
+
+def test_a_run_fills_every_table(whole: Path) -> None:
+    tables = tables_of(whole)
+
+    assert {name for name, rows in tables.items() if rows} >= {
+        *("tasks", "attempts", "rollups_minute", "rollups_hour", "failures", "beats", "workers"),
+        *("workflows", "gaps", "anomalies"),
+    }
+    assert len(tables["tasks"]) == TASKS
+    assert {row[0] for row in tables["tasks"]} == {"2026-11-14", "2026-11-15"}
+
+
+def test_a_run_after_a_run_has_nothing_to_do(spark: "SparkSession", log: Path, whole: Path) -> None:
+    before = manifest_of(whole)
+
+    report = Pipeline(spark, log, whole).run()
+
+    assert report.events == report.chunks == 0
+    assert manifest_of(whole) == before
+
+
+def test_a_log_taken_chunk_by_chunk_and_read_again_gives_the_same_tables(
+    spark: "SparkSession", log: Path, whole: Path, tmp_path: Path
+) -> None:
+    report = Pipeline(spark, log, tmp_path, chunk_events=1).run()
+    in_chunks = tables_of(tmp_path)
+    Pipeline(spark, log, tmp_path).backfill(BEGIN_AT, BEGIN_AT + 3600)
+
+    assert report.chunks == 4
+    assert report.events == manifest_of(tmp_path).events == manifest_of(whole).events
+    assert in_chunks == tables_of(whole)
+    assert tables_of(tmp_path) == tables_of(whole)
+
+
+def test_a_log_that_is_merged_between_two_runs_gives_the_same_tables_and_compaction_changes_none(
+    spark: "SparkSession", whole: Path, tmp_path: Path
+) -> None:
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    events = events_of(TASKS)
+    half = len(events) // 2
+    write_log(log, events[:half], segments=2)
+    Pipeline(spark, log, warehouse).run()
+    seal(log, events[half:], recorder="rec-1", first=half + 1)
+    merged = merge_small(EventLog(log), now=BEGIN_AT + 10**6)
+
+    report = Pipeline(spark, log, warehouse).run()
+
+    assert merged.made
+    assert report.events == len(events) - half
+    assert tables_of(warehouse) == tables_of(whole)
+    compacted = Pipeline(spark, log, warehouse).compact()
+    assert compacted.files_after < compacted.files_before
+    assert tables_of(warehouse) == tables_of(whole)
+    assert all(len(files) == 1 for days in manifest_of(warehouse).tables.values() for files in days.values())
+    assert not Pipeline(spark, log, warehouse).verify(TASKS).differences
+
+
+def test_a_stream_gives_the_same_tables(
+    spark: "SparkSession", log: Path, whole: Path, tmp_path: Path
+) -> None:
+    stop = Event()
+    expected = manifest_of(whole).events
+
+    def is_done() -> bool:
+        return (tmp_path / "current.json").exists() and manifest_of(tmp_path).events >= expected
+
+    def watch() -> None:
+        wait_until(is_done, patience=PATIENCE)
+        stop.set()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    report = Pipeline(spark, log, tmp_path).follow(0.1, stop)
+    watcher.join()
+
+    assert report.events == expected
+    assert tables_of(tmp_path) == tables_of(whole)
+
+
+def test_segments_that_are_damaged_or_too_new_are_told_and_the_run_goes_on_and_is_mended_later(
+    spark: "SparkSession", whole: Path, tmp_path: Path
+) -> None:
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    segments = write_log(log, events_of(TASKS))
+    victim = log / segments[1].path
+    sound = victim.read_bytes()
+    damage_at(victim, len(sound) // 2)
+
+    report = Pipeline(spark, log, warehouse).run()
+    again = Pipeline(spark, log, warehouse).run()
+    told = tables_of(warehouse)["faults"]
+    victim.write_bytes(sound)
+    mended = Pipeline(spark, log, warehouse).run()
+
+    assert len(report.faults) == len(again.faults) == 1
+    assert again.chunks == 0
+    assert [row[1:3] for row in told] == [("damaged", segments[1].path)]
+    assert mended.events == segments[1].rows
+    assert tables_of(warehouse).get("faults", []) == tables_of(whole).get("faults", [])
+    assert tables_of(warehouse) == tables_of(whole)
+
+
+def test_a_second_job_is_refused_while_one_writes(spark: "SparkSession", log: Path, tmp_path: Path) -> None:
+    with Warehouse(spark, tmp_path).alone(), pytest.raises(DiskError, match="another job of the pipeline"):
+        Pipeline(spark, log, tmp_path).run()
+
+
+def test_files_that_no_table_has_any_more_are_kept_for_readers_and_then_removed(
+    spark: "SparkSession", log: Path, tmp_path: Path
+) -> None:
+    Pipeline(spark, log, tmp_path, chunk_events=1).run()
+    manifest = manifest_of(tmp_path)
+    warehouse = Warehouse(spark, tmp_path)
+
+    warehouse.clean(manifest, now=manifest.published_at)
+    kept = {path for path in manifest.retired if (tmp_path / path).exists()}
+    warehouse.clean(manifest, now=manifest.published_at + RETIRED_AGE + 1)
+
+    assert kept == set(manifest.retired) != set()
+    assert not any((tmp_path / path).exists() for path in manifest.retired)
+    assert tables_of(tmp_path, manifest)["tasks"]
+
+
+@pytest.mark.parametrize(
+    ("form", "package"), [("delta", "io.delta:delta-spark"), ("iceberg", "iceberg-spark-runtime")]
+)
+def test_a_format_that_this_spark_has_not_is_refused_with_the_package_to_add(
+    spark: "SparkSession", log: Path, tmp_path: Path, form: str, package: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured, match=package):
+        Pipeline(spark, log, tmp_path, mirror=form)
+
+
+def test_what_a_run_would_read_is_told_before_it_is_read(
+    spark: "SparkSession", log: Path, tmp_path: Path
+) -> None:
+    told = Pipeline(spark, log, tmp_path).explain()
+
+    assert (told.segments, told.events, told.seconds) == (4, len(events_of(TASKS)), None)
+    assert told.bytes > 0
+    assert "Scan parquet" in told.plan
+    assert not (tmp_path / "current.json").exists()

@@ -1,0 +1,130 @@
+"""Java is found, or brought along, or asked for; Spark keeps to itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from celeriac.errors import ImproperlyConfigured
+from celeriac.pipeline import java
+from celeriac.pipeline.class_archive import ClassArchive
+from celeriac.pipeline.java import Java, cache_folder, find_java
+from celeriac.pipeline.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def fake_java(home: Path, version: str) -> Path:
+    """Make a Java that says it is of a version, and does nothing else."""
+    binary = home / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    binary.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-20' >&2\n")
+    binary.chmod(0o700)
+    return home
+
+
+def test_the_java_of_java_home_goes_before_the_one_on_the_path(tmp_path: Path) -> None:
+    mine, theirs = fake_java(tmp_path / "mine", "21.0.8"), fake_java(tmp_path / "theirs", "17.0.1")
+
+    found = find_java({"JAVA_HOME": str(mine), "PATH": str(theirs / "bin")})
+
+    assert found == Java(mine, "21.0.8", 21)
+
+
+def test_one_that_is_too_old_is_passed_by(tmp_path: Path) -> None:
+    old, new = fake_java(tmp_path / "old", "11.0.2"), fake_java(tmp_path / "new", "17.0.1")
+
+    found = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
+
+    assert found.home == new
+
+
+def test_where_there_is_none_the_wheel_has_one_that_runs_without_the_module_it_lacks(tmp_path: Path) -> None:
+    found = find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
+
+    assert found.major >= 17
+    assert found.home.is_relative_to(tmp_path)
+    told = subprocess.run(  # noqa: S603 - of our own making
+        [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f'"{found.version}"' in told.stderr
+
+
+def test_without_any_java_it_is_said_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(java, "import_module", missing)
+    old = fake_java(tmp_path / "old", "11.0.2")
+
+    with pytest.raises(ImproperlyConfigured, match=r"Java 17 or later.*is 11\.0\.2.*celeriac\[pipeline\]"):
+        find_java({"PATH": str(old / "bin")})
+
+
+def test_an_archive_of_classes_is_made_once_and_used_from_then_on(tmp_path: Path) -> None:
+    first = ClassArchive(tmp_path, Java(Path("/java"), "17.0.1", 17), tmp_path)
+
+    (making,) = first.options()
+    Path(making.partition("=")[2]).write_bytes(b"classes")
+    first.keep()
+
+    assert making.startswith("-XX:ArchiveClassesAtExit=")
+    assert f"-XX:SharedArchiveFile={first.path}" in first.options()
+    assert ClassArchive(tmp_path, Java(Path("/java"), "21.0.1", 21), tmp_path).path != first.path
+
+
+def test_nothing_is_kept_of_a_java_that_did_not_end_well(tmp_path: Path) -> None:
+    archive = ClassArchive(tmp_path, Java(Path("/java"), "17.0.1", 17), tmp_path)
+    (making,) = archive.options()
+    Path(making.partition("=")[2]).write_bytes(b"half of the cl")
+
+    archive.drop()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_is_there_is_used_with_settings_of_our_own_and_goes_on(spark: "SparkSession") -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        with open_session() as session:
+            zone = session.conf.get("spark.sql.session.timeZone")
+
+        assert zone == "UTC"
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert spark.range(3).count() == 3
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_session_says_nothing_on_the_screen_and_leaves_no_java_behind(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from celeriac.pipeline.session import open_session
+with open_session(master="local[1]", log_file=Path(sys.argv[1])) as spark:
+    context = spark.sparkContext
+    pid = context._jvm.java.lang.ProcessHandle.current().pid()
+    assert context.getConf().get("spark.driver.host") == "127.0.0.1"
+    assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45
+assert not Path(f"/proc/{pid}").exists(), pid
+"""
+    log = tmp_path / "spark.log"
+
+    told = subprocess.run(  # noqa: S603 - of our own making
+        [sys.executable, "-c", program, log],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    assert log.stat().st_size
+    assert cache_folder(os.environ).is_dir()
