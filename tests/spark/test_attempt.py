@@ -28,6 +28,7 @@ from tests.spark.frames import rows
 
 DAY = "2026-11-14"
 ETAS = {"soon": 2.5, "later": 4.5, "2026-11-15T00:00:00+00:00": 1_794_700_800.0, "now": float("nan")}
+_GIVEN_UP = (Received, Started, Retried)
 _NAN, _INF = float("nan"), float("inf")
 #: One event, or none, of each of these makes up a plain task.
 _PLAIN = (Sent, Received, Started, Succeeded)
@@ -89,11 +90,17 @@ def cases() -> list[Case]:
         kinds = _PLAIN if turn % 3 == 0 else some
         made.append([wild_event(random, kind) for kind in kinds])
     # A task that polls by retrying, in two processes and with a clock that was lost once.
+    course = [(turn, place, kind) for turn in range(300) for place, kind in enumerate(_GIVEN_UP)]
     many = [
-        kind(timestamp=10.0 * turn + place, clock=0 if turn == 7 else 3 * turn + place, hostname=f"{turn % 2}@x",
-             uuid="", **({"retries": turn} if kind is Received else {}))
-        for turn in range(300) for place, kind in enumerate((Received, Started, Retried), 1)
-    ]  # fmt: skip
+        kind(
+            timestamp=10.0 * turn + place + 1,
+            clock=0 if turn == 7 else 3 * turn + place + 1,
+            hostname=f"{turn % 2}@x",
+            uuid="",
+            **({"retries": turn} if kind is Received else {}),
+        )
+        for turn, place, kind in course
+    ]
     made.append(many)
     return [Case(f"task-{number}", events) for number, events in enumerate(made)]
 

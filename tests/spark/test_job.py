@@ -3,13 +3,17 @@
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
+from zlib import crc32
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from celeriac.errors import DiskError, ImproperlyConfigured
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse
 from celeriac.store.event_log import EventLog
+from celeriac.store.segment import Segment
 from celeriac.store.upkeep import merge_small
 from celeriac.testing.process import wait_until
 from tests.event_logs import damage_at, seal
@@ -68,17 +72,41 @@ def test_a_run_after_a_run_has_nothing_to_do(spark: "SparkSession", log: Path, w
     assert manifest_of(whole) == before
 
 
-def test_a_log_taken_chunk_by_chunk_and_read_again_gives_the_same_tables(
-    spark: "SparkSession", log: Path, whole: Path, tmp_path: Path
-) -> None:
-    report = Pipeline(spark, log, tmp_path, chunk_events=1).run()
-    in_chunks = tables_of(tmp_path)
-    Pipeline(spark, log, tmp_path).backfill(BEGIN_AT, BEGIN_AT + 3600)
+@pytest.fixture(scope="module")
+def in_chunks(spark: "SparkSession", log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same by a run that took it in two parts."""
+    warehouse = tmp_path_factory.mktemp("in_chunks")
+    report = Pipeline(spark, log, warehouse, chunk_events=len(events_of(TASKS)) // 2 + 1).run()
+    assert report.chunks == 2
+    assert report.events == len(events_of(TASKS))
+    return warehouse
 
-    assert report.chunks == 4
-    assert report.events == manifest_of(tmp_path).events == manifest_of(whole).events
-    assert in_chunks == tables_of(whole)
-    assert tables_of(tmp_path) == tables_of(whole)
+
+def test_files_that_no_table_has_any_more_are_kept_for_readers_and_then_removed(
+    spark: "SparkSession", in_chunks: Path
+) -> None:
+    manifest = manifest_of(in_chunks)
+    warehouse = Warehouse(spark, in_chunks)
+
+    warehouse.clean(manifest, now=manifest.published_at)
+    kept = {path for path in manifest.retired if (in_chunks / path).exists()}
+    warehouse.clean(manifest, now=manifest.published_at + RETIRED_AGE + 1)
+
+    assert kept == set(manifest.retired) != set()
+    assert not any((in_chunks / path).exists() for path in manifest.retired)
+    assert tables_of(in_chunks, manifest)["tasks"]
+
+
+def test_a_log_taken_in_parts_and_read_again_gives_the_same_tables(
+    spark: "SparkSession", log: Path, whole: Path, in_chunks: Path
+) -> None:
+    before = tables_of(in_chunks)
+
+    Pipeline(spark, log, in_chunks).backfill(BEGIN_AT, BEGIN_AT + 3600)
+
+    assert manifest_of(in_chunks).events == manifest_of(whole).events
+    assert before == tables_of(whole)
+    assert tables_of(in_chunks) == tables_of(whole)
 
 
 def test_a_log_that_is_merged_between_two_runs_gives_the_same_tables_and_compaction_changes_none(
@@ -131,43 +159,47 @@ def test_segments_that_are_damaged_or_too_new_are_told_and_the_run_goes_on_and_i
 ) -> None:
     log, warehouse = tmp_path / "log", tmp_path / "warehouse"
     segments = write_log(log, events_of(TASKS))
-    victim = log / segments[1].path
-    sound = victim.read_bytes()
-    damage_at(victim, len(sound) // 2)
+    victim, other = log / segments[1].path, log / segments[2].path
+    sound = {path: path.read_bytes() for path in (victim, other)}
+    damage_at(victim, len(sound[victim]) // 2)
+    later = of_a_later_version(other, segments[2])
 
     report = Pipeline(spark, log, warehouse).run()
     again = Pipeline(spark, log, warehouse).run()
     told = tables_of(warehouse)["faults"]
-    victim.write_bytes(sound)
+    later.unlink()
+    for path, content in sound.items():
+        path.write_bytes(content)
     mended = Pipeline(spark, log, warehouse).run()
 
-    assert len(report.faults) == len(again.faults) == 1
+    assert len(report.faults) == len(again.faults) == 2
     assert again.chunks == 0
-    assert [row[1:3] for row in told] == [("damaged", segments[1].path)]
-    assert mended.events == segments[1].rows
-    assert tables_of(warehouse).get("faults", []) == tables_of(whole).get("faults", [])
-    assert tables_of(warehouse) == tables_of(whole)
+    assert {row[1:3] for row in told} == {
+        ("damaged", segments[1].path),
+        ("too_new", str(later.relative_to(log))),
+    }
+    assert mended.events == segments[1].rows + segments[2].rows
+    # What was too new is gone for good under that name, and stays told.
+    tables = tables_of(warehouse)
+    assert [row[1] for row in tables.pop("faults")] == ["too_new"]
+    assert tables == {name: rows for name, rows in tables_of(whole).items() if name != "faults"}
+
+
+def of_a_later_version(path: Path, segment: Segment) -> Path:
+    """Replace a segment by one that says it is of a version that nobody knows yet; return where it is."""
+    table = pq.read_table(pa.BufferReader(path.read_bytes()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"celeriac.schema": b"99"}), sink)
+    content = sink.getvalue().to_pybytes()
+    made = path.with_name(segment._replace(crc=crc32(content)).name)
+    path.unlink()
+    made.write_bytes(content)
+    return made
 
 
 def test_a_second_job_is_refused_while_one_writes(spark: "SparkSession", log: Path, tmp_path: Path) -> None:
     with Warehouse(spark, tmp_path).alone(), pytest.raises(DiskError, match="another job of the pipeline"):
         Pipeline(spark, log, tmp_path).run()
-
-
-def test_files_that_no_table_has_any_more_are_kept_for_readers_and_then_removed(
-    spark: "SparkSession", log: Path, tmp_path: Path
-) -> None:
-    Pipeline(spark, log, tmp_path, chunk_events=1).run()
-    manifest = manifest_of(tmp_path)
-    warehouse = Warehouse(spark, tmp_path)
-
-    warehouse.clean(manifest, now=manifest.published_at)
-    kept = {path for path in manifest.retired if (tmp_path / path).exists()}
-    warehouse.clean(manifest, now=manifest.published_at + RETIRED_AGE + 1)
-
-    assert kept == set(manifest.retired) != set()
-    assert not any((tmp_path / path).exists() for path in manifest.retired)
-    assert tables_of(tmp_path, manifest)["tasks"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,11 @@ _TASKS: Final = Table(
         ("deliveries", "bigint", "how often a worker received it"),
         ("executions", "bigint", "how often a worker started it"),
         ("is_redelivered", "boolean", "whether it was delivered more often than it was tried"),
-        ("is_conflict", "boolean", "whether it succeeded and failed, succeeded twice, or ended and was retried"),
+        (
+            "is_conflict",
+            "boolean",
+            "whether it succeeded and failed, succeeded twice, or ended and was retried",
+        ),
         ("sent_at", "double", "when a client sent it"),
         ("received_at", "double", "when a worker received it, of the last attempt"),
         ("started_at", "double", "when a worker started it last"),
@@ -104,7 +108,11 @@ _ATTEMPTS: Final = Table(
         ("started_at", "double", "when the worker started it"),
         ("ended_at", "double", "when the attempt ended"),
         ("outcome", "string", "SUCCESS, FAILURE, REVOKED, RETRY or REJECTED; null while it is open"),
-        ("wait", "double", "seconds from when it could have run (sent, received again, its eta) to its start"),
+        (
+            "wait",
+            "double",
+            "seconds from when it could have run (sent, received again, its eta) to its start",
+        ),
         ("run", "double", "seconds that it ran: by the worker's measure, or else from start to end"),
         ("counted_at", "double", "the moment it is counted under: its end, else its start, else its receipt"),
         _DAY,
@@ -132,7 +140,7 @@ _ROLLUP: Final = (
 _MINUTES: Final = Table(
     "rollups_minute",
     1,
-    "counts and distributions of the attempts of each minute; rows of one minute may be of several days' parts",
+    "counts and distributions of the attempts of each minute; one minute may be filed under several days",
     _columns(("begin_at", "double", "the minute's first moment"), *_ROLLUP),
 )
 _HOURS: Final = Table(
@@ -186,7 +194,11 @@ _WORKERS: Final = Table(
         ("pid", "bigint", "the process"),
         ("begin_at", "double", "when it was first heard of, by the recorder's clock"),
         ("end_at", "double", "when it was last heard of"),
-        ("ending", "string", "offline if it said so, lost if it fell silent, midnight if it went on, open if it may"),
+        (
+            "ending",
+            "string",
+            "offline if it said so, lost if it fell silent, midnight if it went on, open if it may",
+        ),
         ("is_restart", "boolean", "whether the node was there before on that day, as another process"),
         ("active_max", "bigint", "the most tasks it ran at once"),
         ("processed", "bigint", "tasks it has begun since it started"),
@@ -211,7 +223,11 @@ _WORKFLOWS: Final = Table(
         ("begin_at", "double", "when its first event was"),
         ("end_at", "double", "when its last event was"),
         ("makespan", "double", "seconds between the two"),
-        ("critical_path", "array<string>", "the line of tasks that ended last, from the first; null as above"),
+        (
+            "critical_path",
+            "array<string>",
+            "the line of tasks that ended last, from the first; null as above",
+        ),
         ("critical_run", "double", "the seconds that those ran"),
         _DAY,
     ),

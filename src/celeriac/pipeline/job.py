@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from celeriac.core.coverage import join
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.model.table import TABLES
 from celeriac.pipeline.compaction import compacted
 from celeriac.pipeline.estimate import estimate
 from celeriac.pipeline.intake import Chunk, Gone, Intake, covered_spans, partly
@@ -23,7 +22,7 @@ from celeriac.pipeline.report import Compacted, Estimate, Report, Verified
 from celeriac.pipeline.session import reason_of
 from celeriac.pipeline.stream import followed
 from celeriac.pipeline.verification import verified
-from celeriac.pipeline.warehouse import RETIRED_AGE, Staged, Warehouse, new_run
+from celeriac.pipeline.warehouse import Staged, Warehouse, changed, new_run
 from celeriac.store.catalogue import span_of
 from celeriac.store.disk import At, pass_by
 from celeriac.store.manifest import Manifest, PartFile
@@ -330,46 +329,6 @@ class Pipeline:
     def _tell(self, chunk: Chunk, share: float) -> None:
         if self._progress is not None:
             self._progress(self._done + int(chunk.rows * share), self._total)
-
-
-def changed(
-    manifest: Manifest | None,
-    staged: Staged,
-    dropped: set[str],
-    *,
-    log: str,
-    recorders: tuple[str, ...],
-    covered: dict[str, tuple[tuple[int, int], ...]],
-    events: int,
-    rate: float | None,
-) -> Manifest:
-    """Return the manifest after one, with some files more and some less."""
-    now = time()
-    tables: dict[str, dict[str, tuple[PartFile, ...]]] = {}
-    for name in TABLES:
-        old = {} if manifest is None else manifest.tables.get(name, {})
-        new = staged.tables.get(name, {})
-        for day in sorted({*old, *new}):
-            files = (*(each for each in old.get(day, ()) if each.path not in dropped), *new.get(day, ()))
-            if files:
-                tables.setdefault(name, {})[day] = files
-    retired = {} if manifest is None else manifest.retired
-    return Manifest(
-        version=1 if manifest is None else manifest.version + 1,
-        published_at=now,
-        log=log,
-        recorders=recorders,
-        covered=covered,
-        events=events,
-        tables=tables,
-        schemas={name: table.version for name, table in TABLES.items()},
-        rate=rate,
-        # The others are gone by now, or will be before the next job writes anything.
-        retired={
-            **{name: at for name, at in retired.items() if now - at <= RETIRED_AGE + 60.0},
-            **dict.fromkeys(sorted(dropped), now),
-        },
-    )
 
 
 def _is_interrupted(error: BaseException | None) -> bool:

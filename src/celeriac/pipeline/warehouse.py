@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
+from time import time
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ __all__ = [
     "Parts",
     "Staged",
     "Warehouse",
+    "changed",
     "day_of",
     "escaped",
     "new_run",
@@ -276,6 +278,46 @@ class Warehouse:
             ) from None
         except OSError as error:
             raise failed(f"{path} cannot be locked", error) from None
+
+
+def changed(
+    manifest: Manifest | None,
+    staged: Staged,
+    dropped: set[str],
+    *,
+    log: str,
+    recorders: tuple[str, ...],
+    covered: dict[str, tuple[tuple[int, int], ...]],
+    events: int,
+    rate: float | None,
+) -> Manifest:
+    """Return the manifest after one, with some files more and some less."""
+    now = time()
+    tables: dict[str, dict[str, tuple[PartFile, ...]]] = {}
+    for name in TABLES:
+        old = {} if manifest is None else manifest.tables.get(name, {})
+        new = staged.tables.get(name, {})
+        for day in sorted({*old, *new}):
+            files = (*(each for each in old.get(day, ()) if each.path not in dropped), *new.get(day, ()))
+            if files:
+                tables.setdefault(name, {})[day] = files
+    retired = {} if manifest is None else manifest.retired
+    return Manifest(
+        version=1 if manifest is None else manifest.version + 1,
+        published_at=now,
+        log=log,
+        recorders=recorders,
+        covered=covered,
+        events=events,
+        tables=tables,
+        schemas={name: table.version for name, table in TABLES.items()},
+        rate=rate,
+        # The others are gone by now, or will be before the next job writes anything.
+        retired={
+            **{name: at for name, at in retired.items() if now - at <= RETIRED_AGE + 60.0},
+            **dict.fromkeys(sorted(dropped), now),
+        },
+    )
 
 
 def paths_of(manifest: Manifest | None) -> Iterator[str]:
