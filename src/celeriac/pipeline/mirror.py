@@ -4,6 +4,7 @@ import errno
 from typing import Final
 
 import msgspec
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -77,7 +78,7 @@ class Mirror:
         nowhere = f"{self._warehouse.root}/{self._form}/{_NAMESPACE}"
         try:
             self._spark.read.format(self._form).load(nowhere).count()
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             # One that knows it says that there is no such table.
             if _is_missing(error):
                 raise ImproperlyConfigured(
@@ -106,7 +107,7 @@ class Mirror:
         rows.writeTo(name).overwrite(F.col("day").isin(*days))
 
 
-def _is_missing(error: PySparkException) -> bool:
+def _is_missing(error: BaseException) -> bool:
     told = str(error)
     return any(
         each in told

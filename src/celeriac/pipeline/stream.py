@@ -61,17 +61,8 @@ def followed(
 
     if intake.place.is_local:
         Path(intake.place.url, EVENTS).mkdir(parents=True, exist_ok=True)
-    files = (
-        spark.readStream.format("binaryFile")
-        .schema(_FILES)
-        .options(recursiveFileLookup="true", pathGlobFilter="*.parquet")
-        # A segment that was merged before its turn is in another, which has its own.
-        .option("ignoreMissingFiles", "true")
-        .load(escaped(intake.events))
-    )
     query = (
-        # No file is opened here, and so none that is damaged ends the stream.
-        files.select("path")
+        _paths(spark, intake.events)
         .writeStream.foreachBatch(take_batch)
         .option("checkpointLocation", checkpoint)
         .trigger(processingTime=f"{max(int(interval * 1000), 1)} milliseconds")
@@ -90,6 +81,19 @@ def followed(
         # A batch that is under way is ended first: to stop in the middle would have to be undone.
         with busy:
             query.stop()
+
+
+def _paths(spark: SparkSession, events: str) -> DataFrame:
+    """Return the names of files as they come. None is opened, so none that is damaged ends the stream."""
+    return (
+        spark.readStream.format("binaryFile")
+        .schema(_FILES)
+        .options(recursiveFileLookup="true", pathGlobFilter="*.parquet")
+        # A segment that was merged before its turn is in another, which has its own.
+        .option("ignoreMissingFiles", "true")
+        .load(escaped(events))
+        .select("path")
+    )
 
 
 class _Stopped(Exception):
