@@ -27,6 +27,8 @@ KEYS = ("a", "b")
 NODES = range(len(RATES))
 #: From here on nothing that is on its way gets into the log: it would be older than clocks may be wrong.
 LONG = 100.0
+#: How old an entry gets, where clocks are right and what is on its way gets there before long.
+KEPT = 3 * (RETAIN + LONG)
 
 VERBS = ("claim", "claim", "renew", "finish", "release")
 steps = st.one_of(
@@ -270,15 +272,13 @@ def test_who_starts_late_judges_as_all_others(
     modes: dict[str, Mode], story: list[tuple[tuple[str, float], str, int]]
 ) -> None:
     world = played(story, modes)
-    # Here clocks are right, and what is on its way gets there before long.
-    kept = 2 * (RETAIN + LONG)
-    assert kept < max_age_of(RETAIN)
+    assert max_age_of(RETAIN) > KEPT
     full = DecisionLog(retain=RETAIN)
     truth = [full.apply(place, entry, now=0.0) for place, (_, entry) in enumerate(world.log)]
 
     for first in range(1, len(world.log)):
         # It starts when all before is so old that it is gone, and has to agree on what comes from then on.
-        gone_at = world.log[first - 1][0] + kept
+        gone_at = world.log[first - 1][0] + KEPT
         late = DecisionLog(retain=RETAIN)
         for place in range(first, len(world.log)):
             landed_at, entry = world.log[place]

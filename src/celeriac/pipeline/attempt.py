@@ -2,7 +2,7 @@
 
 Nearly all tasks are plain: one receipt, one start and one end at most, all of one process and in order. Their
 attempt is read straight from their events. The events of the others are put in the order of their process and
-shared out among the attempts, and each attempt is read from its own.
+shared out among the attempts, and each attempt is read from its own; all of it row by row, without a shuffle.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from math import inf
 from operator import add, and_
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StructField, StructType
 
@@ -160,28 +160,46 @@ def _plain(seen: DataFrame) -> DataFrame:
 
 
 # -- the others
+#
+# No expression compares every event with every other: a task may be tried a thousand times. What is used
+# twice is a column of its own, because Spark works out an expression in a lambda each time.
 
 
 def _odd(tasks: DataFrame) -> DataFrame:
-    return _read(_chosen(_shared_out(_events(tasks))))
+    return _read(_chosen(_shared_out(_in_turn(_by_process(tasks)))))
 
 
-def _events(tasks: DataFrame) -> DataFrame:
-    """Return the events that make up attempts, each with its place in the order of its task."""
+def _by_process(tasks: DataFrame) -> DataFrame:
+    """Return what each process told in task order, what clients told, and the number of the last attempt."""
     final = F.coalesce(*(F.when(F.col("state") == state, kind) for kind, state in _ENDS.items()))
-    tasks = tasks.select(
-        *_TASK, "state", F.sort_array(F.transform("history", _key)).alias("history"), final.alias("final")
+    told = tasks.select(
+        *_TASK, "state", F.sort_array(F.transform("history", _key)).alias("history"), final.alias("kind")
     )
-    number = _of(lambda event, _: F.when(event["type"] == "received", event["retries"]))
-    final_place = _of(lambda event, place: F.when(event["type"] == F.col("final"), place))
-    events = tasks.select(
+    told = told.withColumns(
+        {
+            "last": F.coalesce(_highest("history", lambda event, _: _number_received(event)), F.lit(0)),
+            "final": _highest("history", lambda event, place: F.when(event["type"] == F.col("kind"), place)),
+        }
+    )
+    placed = F.transform(
+        "history",
+        lambda event, place: F.struct(
+            place.alias("place"),
+            F.coalesce(place == F.col("final"), F.lit(False)).alias("is_final"),
+            F.struct(event["host"], event["pid"]).alias("process"),
+            *(event[field].alias(field) for field in _FIELDS),
+        ),
+    )
+    told = told.withColumn("history", placed).select(
         *_TASK,
         "state",
-        F.coalesce(F.array_max(number), F.lit(0)).alias("last"),
-        F.array_max(final_place).alias("final"),
-        F.posexplode("history").alias("place", "event"),
-    ).select(*_TASK, "state", "last", "place", _is("place", "final").alias("is_final"), "event.*")
-    return events.where(F.col("type").isin("sent", *_RANKS) | F.col("is_final"))
+        "last",
+        F.filter("history", lambda event: event["type"] == "sent").alias("sent"),
+        F.filter("history", lambda event: event["type"].isin(*_RANKS) | event["is_final"]).alias("course"),
+    )
+    processes = F.array_distinct(F.transform("course", lambda event: event["process"]))
+    there = F.transform("processes", lambda one: F.filter("course", lambda event: event["process"] == one))
+    return told.withColumn("processes", processes).withColumn("course", there)
 
 
 def _key(event: Column) -> Column:
@@ -196,55 +214,101 @@ def _key(event: Column) -> Column:
     return F.struct(*(mended.get(field, event[field]).alias(field) for field in _FIELDS))
 
 
-def _of(told: Callable[[Column, Column], Column], events: str = "history") -> Column:
-    return F.transform(events, told)
+def _highest(events: str, told: Callable[[Column, Column], Column]) -> Column:
+    """Return the highest that is told of an event and its place; null if nothing is."""
+    return F.array_max(F.transform(events, told))
 
 
-def _is(one: str, other: str) -> Column:
-    return F.coalesce(F.col(one) == F.col(other), F.lit(False))
+def _number_received(event: Column) -> Column:
+    return F.when(event["type"] == "received", event["retries"])
 
 
-def _shared_out(events: DataFrame) -> DataFrame:
-    """Return the events of each attempt, with what tells which process tried."""
-    is_sent, is_receipt = F.col("type") == "sent", F.col("type") == "received"
-    # One shuffle for all that follows. What a client told is of no process.
-    events = events.repartition("uuid").withColumn("host", F.when(~is_sent, F.col("host")))
-    process = Window.partitionBy("uuid", "host", "pid")
-    fell = F.lag("clock").over(process.orderBy("place")) - F.col("clock") > NEW_INCARNATION
-    events = events.withColumn("is_off", (F.col("clock") == NO_CLOCK) | F.coalesce(fell, F.lit(False)))
-    events = events.withColumns(
+def _in_turn(told: DataFrame) -> DataFrame:
+    """Put the events of each process into the order of its clock, where that tells."""
+
+    def is_off(clocks: Column) -> Column:
+        fell = F.transform(clocks, lambda clock, place: F.get(clocks, place - 1) - clock > NEW_INCARNATION)
+        return F.array_contains(clocks, NO_CLOCK) | F.coalesce(F.array_max(fell), F.lit(False))
+
+    def turned(there: Column, is_off: Column) -> Column:
+        return F.transform(
+            there,
+            lambda event: F.struct(
+                F.when(is_off, NO_CLOCK).otherwise(event["clock"]).alias("turn"),
+                *(event[field].alias(field) for field in ("place", "is_final", *_FIELDS)),
+            ),
+        )
+
+    clocks = F.transform("course", lambda there: F.transform(there, lambda event: event["clock"]))
+    ordered = F.zip_with("course", "is_off", lambda there, off: F.sort_array(turned(there, off)))
+    told = told.withColumn("clocks", clocks).withColumn("is_off", F.transform("clocks", is_off))
+    return told.withColumn("course", ordered)
+
+
+def _shared_out(told: DataFrame) -> DataFrame:
+    """Return a row for each attempt with its events, and with what tells which process tried."""
+    receipts = F.transform(
+        "course",
+        lambda there: F.struct(
+            F.transform(there, _number_received).alias("numbers"),
+            F.exists(there, lambda event: event["is_final"]).alias("has_final"),
+        ),
+    )
+    told = told.withColumn("receipts", receipts)
+    numbered = F.flatten(F.zip_with("course", "receipts", _numbered))
+    known = F.filter(numbered, lambda event: event["number"].isNotNull())
+    told = told.withColumn("course", F.sort_array(known))
+    told = told.withColumn("numbers", F.transform("course", lambda event: event["number"]))
+    told = told.withColumn("backwards", F.reverse("numbers"))
+
+    def of_number(number: Column) -> Column:
+        first = F.array_position("numbers", number)
+        end = F.size("numbers") + 2 - F.array_position("backwards", number)
+        return F.slice("course", first.cast("int"), (end - first).cast("int"))
+
+    courses = F.transform(F.array_distinct("numbers"), of_number)
+    told = told.select(*_TASK, "state", "last", "sent", F.explode(courses).alias("course"))
+    told = told.withColumn("number", F.get("course", F.lit(0))["number"])
+    told = told.withColumns(
         {
-            "turn": F.when(F.max("is_off").over(process), F.lit(NO_CLOCK)).otherwise(F.col("clock")),
-            "is_certain": (F.col("last") == 0) | F.max("is_final").over(process),
+            "by": _highest("course", lambda event, _: _claim(event)),
+            "sent": F.array_max(F.filter("sent", lambda event: event["retries"] == F.col("number"))),
+            "received": _highest(
+                "course", lambda event, _: F.when(event["type"] == "received", event["place"])
+            ),
         }
     )
-    so_far = process.orderBy("turn", "place").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    highest = F.max(F.when(is_receipt, F.col("retries"))).over(so_far)
-    number = (
-        F.when(is_sent | is_receipt, F.col("retries"))
-        .when(F.col("is_final"), F.col("last"))
-        .otherwise(F.coalesce(highest, F.when(F.col("is_certain"), F.col("last"))))
-    )
-    rank = F.when(F.col("is_final"), _RANK_OF_END)
+    # A start, a receipt or the end of the task makes an attempt; other events if they are all there is.
+    return told.where((F.col("by.rank") >= _RANKS["received"]) | F.col("state").isin(RETRY, REJECTED))
+
+
+def _numbered(there: Column, receipts: Column) -> Column:
+    """Add to each event of a process the number of its attempt, first of all; null if that is not known."""
+    default = F.when((F.col("last") == 0) | receipts["has_final"], F.col("last"))
+    kept = ("turn", "place", "is_final", "type", "host", "pid", "at", "eta_at", "runtime")
+
+    def numbered(event: Column, place: Column) -> Column:
+        so_far = F.array_max(F.slice(receipts["numbers"], F.lit(1), place + 1))
+        number = (
+            F.when(event["type"] == "received", event["retries"])
+            .when(event["is_final"], F.col("last"))
+            .otherwise(F.coalesce(so_far, default))
+        )
+        return F.struct(number.alias("number"), *(event[field].alias(field) for field in kept))
+
+    return F.transform(there, numbered)
+
+
+def _claim(event: Column) -> Column:
+    """Return how good a claim an event is that its process tried, and the process."""
+    rank = F.when(event["is_final"], _RANK_OF_END)
     for kind, height in _RANKS.items():
-        rank = rank.when(F.col("type") == kind, height)
-    kept = ("turn", "place", "type", "host", "pid", "at", "eta_at", "runtime")
-    events = events.withColumns({"number": number, "rank": rank})
-    return (
-        events.where(F.col("number").isNotNull())
-        .groupBy("uuid", "number")
-        .agg(
-            *(F.first(name).alias(name) for name in ("name", "queue", "day", "state", "last")),
-            F.max(F.when(~is_sent, F.struct("rank", "place", "host", "pid"))).alias("by"),
-            F.max(F.when(is_sent, F.struct("place", "at", "eta_at"))).alias("sent"),
-            F.max(F.when(is_receipt, F.col("place"))).alias("received"),
-            F.collect_list(F.when(~is_sent, F.struct(*kept))).alias("course"),
-        )
-        # A start, a receipt or the end of the task makes an attempt; other events if they are all there is.
-        .where(
-            (F.col("by.rank") >= _RANKS["received"])
-            | (F.col("by").isNotNull() & F.col("state").isin(RETRY, REJECTED))
-        )
+        rank = rank.when(event["type"] == kind, height)
+    return F.struct(
+        rank.alias("rank"),
+        event["place"].alias("place"),
+        event["host"].alias("host"),
+        event["pid"].alias("pid"),
     )
 
 
@@ -261,8 +325,8 @@ def _chosen(shared: DataFrame) -> DataFrame:
     before = F.coalesce("start", "final", F.size("there"))
     told = told.withColumn("receipt", _last(lambda kind, place: (kind == "received") & (place < before)))
     begin = F.coalesce("start", "receipt", F.lit(-1))
-    after = _of(
-        lambda event, place: F.when((event["type"] == "retried") & (place > begin), place), events="there"
+    after = F.transform(
+        "there", lambda event, place: F.when((event["type"] == "retried") & (place > begin), place)
     )
     told = told.withColumns(
         {"retry": F.array_min(after), "hand": _last(lambda kind, _: kind.isin(*_ON_HAND))}
@@ -293,6 +357,4 @@ def _chosen(shared: DataFrame) -> DataFrame:
 
 def _last(is_meant: Callable[[Column, Column], Column]) -> Column:
     """Return the last place, from 0, of an event of the process whose type and place are meant."""
-    return F.array_max(
-        _of(lambda event, place: F.when(is_meant(event["type"], place), place), events="there")
-    )
+    return _highest("there", lambda event, place: F.when(is_meant(event["type"], place), place))
