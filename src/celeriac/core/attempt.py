@@ -1,7 +1,8 @@
 """The attempts of a task: who tried it when, how long each waited and ran, and how it ended.
 
 A pure function of the history. A receipt tells the number of its attempt; what else happened in its process
-belongs to the highest number that was received there before. Inside a process events are in the order of its
+belongs to the highest number that was received there before, but a retry to the highest that was started: the
+next attempt is often received before it is told. Inside a process events are in the order of its
 Lamport clock, as long as that tells; of several processes the last by time counts, because no clock goes from
 one to the other.
 """
@@ -105,7 +106,7 @@ def _courses(
     for process, events in told.items():
         # What no receipt explains is of the only attempt, or of the one that ended there.
         is_certain = last == 0 or (final is not None and process == _process(final))
-        highest = None
+        highest, started = None, None
         for event in _in_order(events):
             number = highest if highest is not None else last if is_certain else None
             if isinstance(event, Received):
@@ -113,6 +114,10 @@ def _courses(
                 highest = number if highest is None else max(highest, number)
             elif event is final:
                 number = last
+            elif isinstance(event, Retried) and started is not None:
+                number = started
+            elif isinstance(event, Started) and number is not None:
+                started = number if started is None else max(started, number)
             if number is not None:
                 courses.setdefault(number, {}).setdefault(process, []).append(event)
     return courses

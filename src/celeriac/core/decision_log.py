@@ -34,10 +34,11 @@ valid one came first, and all that follow on that one presuppose a higher versio
 Hence the rule is not that an entry names the present version, but that it presupposes more than the last
 valid one did. For who has read all it is the same: there is no version between what an entry presupposes and
 what it makes of it. So the next valid entry puts a late reader right. If none comes within ``keep``, the
-wrong record is forgotten. But a claim on what everybody else has forgotten presupposes nothing, so it does not
-put right a late reader whose wrong record is younger; that one can be wrong once more. Hence three times
-``keep``: then all that a wrong record may rest on is in the log. Stamps are of wall clocks, which may be wrong
-by six hours. A node whose clock is ahead by more than ``retain`` undoes what is kept for so long, as it does
+wrong record is forgotten. But a claim on what everybody else has forgotten presupposes nothing, so it does
+not put right a late reader whose wrong record is younger; that one can be wrong once more. Hence three times
+``keep``: then all that a wrong record may rest on is in the log. Stamps are of wall clocks, which may be
+wrong by six hours. A node whose clock is ahead by more than ``retain`` undoes what is kept for so long, as
+it does
 wherever nodes say when something expires.
 """
 

@@ -47,8 +47,8 @@ _BY_A_WORKER: Final = ("received", "started", "ended")
 
 def attempts(tasks: DataFrame) -> DataFrame:
     """Return the attempts of tasks, from their ``history``."""
-    seen = _seen(tasks)
-    return _plain(seen).unionByName(_odd(seen.where(_where(~F.col("is_plain")))))
+    seen = _seen(tasks).where(F.col("number") >= 0)
+    return _plain(seen.where("is_plain")).unionByName(_odd(seen.where(~F.col("is_plain"))))
 
 
 def _read(known: DataFrame) -> DataFrame:
@@ -106,7 +106,11 @@ def _seen(tasks: DataFrame) -> DataFrame:
         ),
     )
     fits = reduce(and_, [F.col("is_single"), F.col("is_one_end"), *_in_order()])
-    return told.withColumn("is_plain", F.coalesce(fits, F.lit(False)))
+    # Spark would put a condition before all that leads to it, and so do all of that for the condition and
+    # again for the rows. It leaves one alone that rests on what is not a function of the row.
+    return told.withColumns(
+        {"is_plain": F.coalesce(fits, F.lit(False)), "number": F.monotonically_increasing_id()}
+    )
 
 
 def _in_order() -> list[Column]:
@@ -125,21 +129,12 @@ def _in_order() -> list[Column]:
     return agreed
 
 
-def _where(condition: Column) -> Column:
-    """Return a condition that Spark does not work out twice.
-
-    It would put a plain one before all that leads to it, and so do all that for the condition, and again for
-    the rows. It does not dare to with one that is not a function of the row alone.
-    """
-    return condition | (F.monotonically_increasing_id() < 0)
-
-
 def _plain(seen: DataFrame) -> DataFrame:
     number = F.coalesce("received_retries", F.lit(0))
     is_sent = F.coalesce("sent_retries", F.lit(0)) == number
     is_tried = F.coalesce(*(f"{slot}_at" for slot in _BY_A_WORKER)).isNotNull()
     return _read(
-        seen.where(_where(F.col("is_plain") & is_tried)).select(
+        seen.where(is_tried).select(
             *_TASK,
             F.coalesce(*(f"{slot}_host" for slot in _BY_A_WORKER)).alias("worker"),
             F.coalesce(*(f"{slot}_pid" for slot in _BY_A_WORKER)).alias("pid"),
@@ -161,8 +156,8 @@ def _plain(seen: DataFrame) -> DataFrame:
 
 # -- the others
 #
-# No expression compares every event with every other: a task may be tried a thousand times. What is used
-# twice is a column of its own, because Spark works out an expression in a lambda each time.
+# No expression compares every event with every other: a task may be tried a thousand times. Mind what a
+# lambda names: Spark puts what leads to a column that is used once into it, and works it out for each event.
 
 
 def _odd(tasks: DataFrame) -> DataFrame:
@@ -171,31 +166,26 @@ def _odd(tasks: DataFrame) -> DataFrame:
 
 def _by_process(tasks: DataFrame) -> DataFrame:
     """Return what each process told in task order, what clients told, and the number of the last attempt."""
-    final = F.coalesce(*(F.when(F.col("state") == state, kind) for kind, state in _ENDS.items()))
-    told = tasks.select(
-        *_TASK, "state", F.sort_array(F.transform("history", _key)).alias("history"), final.alias("kind")
-    )
-    told = told.withColumns(
-        {
-            "last": F.coalesce(_highest("history", lambda event, _: _number_received(event)), F.lit(0)),
-            "final": _highest("history", lambda event, place: F.when(event["type"] == F.col("kind"), place)),
-        }
-    )
+    told = tasks.select(*_TASK, "state", F.sort_array(F.transform("history", _key)).alias("history"))
     placed = F.transform(
         "history",
         lambda event, place: F.struct(
             place.alias("place"),
-            F.coalesce(place == F.col("final"), F.lit(False)).alias("is_final"),
             F.struct(event["host"], event["pid"]).alias("process"),
             *(event[field].alias(field) for field in _FIELDS),
         ),
     )
-    told = told.withColumn("history", placed).select(
+    told = told.withColumn("history", placed)
+    final = F.coalesce(*(F.when(F.col("state") == state, kind) for kind, state in _ENDS.items()))
+    ends = F.filter("history", lambda event: event["type"] == final)
+    course = F.filter("history", lambda event: event["type"].isin(*_RANKS))
+    told = told.select(
         *_TASK,
         "state",
-        "last",
+        F.coalesce(_highest("history", lambda event, _: _number_received(event)), F.lit(0)).alias("last"),
         F.filter("history", lambda event: event["type"] == "sent").alias("sent"),
-        F.filter("history", lambda event: event["type"].isin(*_RANKS) | event["is_final"]).alias("course"),
+        # Of all that ended the task the one that gave it its state is left.
+        F.sort_array(F.concat(course, F.slice(ends, -1, 1))).alias("course"),
     )
     processes = F.array_distinct(F.transform("course", lambda event: event["process"]))
     there = F.transform("processes", lambda one: F.filter("course", lambda event: event["process"] == one))
@@ -223,6 +213,10 @@ def _number_received(event: Column) -> Column:
     return F.when(event["type"] == "received", event["retries"])
 
 
+def _is_end(event: Column) -> Column:
+    return event["type"].isin(*_ENDS)
+
+
 def _in_turn(told: DataFrame) -> DataFrame:
     """Put the events of each process into the order of its clock, where that tells."""
 
@@ -235,7 +229,7 @@ def _in_turn(told: DataFrame) -> DataFrame:
             there,
             lambda event: F.struct(
                 F.when(is_off, NO_CLOCK).otherwise(event["clock"]).alias("turn"),
-                *(event[field].alias(field) for field in ("place", "is_final", *_FIELDS)),
+                *(event[field].alias(field) for field in ("place", *_FIELDS)),
             ),
         )
 
@@ -251,10 +245,15 @@ def _shared_out(told: DataFrame) -> DataFrame:
         "course",
         lambda there: F.struct(
             F.transform(there, _number_received).alias("numbers"),
-            F.exists(there, lambda event: event["is_final"]).alias("has_final"),
+            F.exists(there, _is_end).alias("has_final"),
         ),
     )
     told = told.withColumn("receipts", receipts)
+    told = told.withColumn("starts", F.zip_with("course", "receipts", _numbers_started))
+    told = told.withColumn(
+        "receipts",
+        F.zip_with("receipts", "starts", lambda known, starts: known.withField("starts", starts)),
+    )
     numbered = F.flatten(F.zip_with("course", "receipts", _numbered))
     known = F.filter(numbered, lambda event: event["number"].isNotNull())
     told = told.withColumn("course", F.sort_array(known))
@@ -282,17 +281,31 @@ def _shared_out(told: DataFrame) -> DataFrame:
     return told.where((F.col("by.rank") >= _RANKS["received"]) | F.col("state").isin(RETRY, REJECTED))
 
 
+def _number_so_far(receipts: Column, place: Column) -> Column:
+    """Return the highest number that a process has received up to a place, or what it must be without."""
+    so_far = F.array_max(F.slice(receipts["numbers"], F.lit(1), place + 1))
+    return F.coalesce(so_far, F.when((F.col("last") == 0) | receipts["has_final"], F.col("last")))
+
+
+def _numbers_started(there: Column, receipts: Column) -> Column:
+    """Return for each event of a process that is a start the number of its attempt."""
+    return F.transform(
+        there, lambda event, place: F.when(event["type"] == "started", _number_so_far(receipts, place))
+    )
+
+
 def _numbered(there: Column, receipts: Column) -> Column:
     """Add to each event of a process the number of its attempt, first of all; null if that is not known."""
-    default = F.when((F.col("last") == 0) | receipts["has_final"], F.col("last"))
-    kept = ("turn", "place", "is_final", "type", "host", "pid", "at", "eta_at", "runtime")
+    kept = ("turn", "place", "type", "host", "pid", "at", "eta_at", "runtime")
 
     def numbered(event: Column, place: Column) -> Column:
-        so_far = F.array_max(F.slice(receipts["numbers"], F.lit(1), place + 1))
+        started = F.when(
+            event["type"] == "retried", F.array_max(F.slice(receipts["starts"], F.lit(1), place + 1))
+        )
         number = (
             F.when(event["type"] == "received", event["retries"])
-            .when(event["is_final"], F.col("last"))
-            .otherwise(F.coalesce(so_far, default))
+            .when(_is_end(event), F.col("last"))
+            .otherwise(F.coalesce(started, _number_so_far(receipts, place)))
         )
         return F.struct(number.alias("number"), *(event[field].alias(field) for field in kept))
 
@@ -301,7 +314,7 @@ def _numbered(there: Column, receipts: Column) -> Column:
 
 def _claim(event: Column) -> Column:
     """Return how good a claim an event is that its process tried, and the process."""
-    rank = F.when(event["is_final"], _RANK_OF_END)
+    rank = F.when(_is_end(event), _RANK_OF_END)
     for kind, height in _RANKS.items():
         rank = rank.when(event["type"] == kind, height)
     return F.struct(
