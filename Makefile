@@ -26,8 +26,8 @@ sim: $(READY) ## simulate 20,000 elections of each mode: make sim ELECTIONS=1000
 	@$(RUN)python -m tests.simulation $(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(MODE),--mode $(MODE)) $(if $(PROFILE),--profile $(PROFILE))
 
-soak: $(READY) ## try the laws, the gate, the brokers' restarts and every pair of versions, for an hour or more
-	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos tests/interop
+soak: $(READY) ## try the laws, the gate, brokers' restarts, clusters of Spark and every pair of versions, for hours
+	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos tests/interop tests/spark
 
 check: $(READY) ## formatting, lint, types and import contracts
 	$(RUN)ruff format --check .

@@ -1,5 +1,6 @@
 """One Spark for all tests of a run: it takes ten seconds to start."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from tests.spark.published import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: Clusters of several Javas take minutes to start on a small machine: ``make soak`` has them.
+collect_ignore = [] if os.environ.get("HYPOTHESIS_PROFILE") == "long" else ["test_cluster.py"]
 
 
 @pytest.fixture(scope="session")
