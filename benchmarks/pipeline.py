@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -178,7 +179,7 @@ def _stream(spark: Any, log: Path, events: int, warehouse: Path) -> tuple[float,
 
 def _ask(warehouse: Path) -> float:
     """Return the milliseconds of a question at the command line: the best of some."""
-    since = f"{BEGIN:.0f}"
+    since = datetime.fromtimestamp(BEGIN, UTC).isoformat()
     program = Path(sys.executable).parent / "celeriac"
     question = ["history", "latency", "--task", "shop.tasks.job_7", "--by", "hour", "--json"]
     command = [str(program), *question, "--warehouse", str(warehouse), "--since", since]

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from celeriac import history
 from celeriac.errors import AccessRefused, CallerError, ConnectionLost, DiskError, ImproperlyConfigured
-from celeriac.model.table import TABLES
+from celeriac.model.table import INNER_COLUMNS, TABLES
 from celeriac.testing.postgres import PostgresServer
 from tests.warehouses import MIDNIGHT, attempt, publish, rollup, sketch, task
 
@@ -66,7 +66,7 @@ def test_tasks_are_stored_by_their_ids_and_what_is_newer_replaces_them(tmp_path:
     rows = stored(url, "history_tasks", "uuid")
     assert first.rows == 2
     assert progress[-1] == (2, 2)
-    assert list(rows[0]) == columns_of("tasks", "history")
+    assert list(rows[0]) == columns_of("tasks", *INNER_COLUMNS)
     assert [(row["uuid"], row["state"], row["retries"]) for row in rows] == [
         ("a", "SUCCESS", 0),
         ("b", "SUCCESS", 3),

@@ -132,7 +132,7 @@ def _rows(warehouse: Path, day: str, files: Sequence[Any]) -> list[tuple[Any, ..
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name == "history":
+    if name == "history" and value is not None:
         return sorted((tuple(event.items()) for event in value), key=repr)
     if isinstance(value, bytes):  # a sketch is the same if it tells the same
         told = kll_doubles_sketch.deserialize(value)

@@ -86,12 +86,41 @@ def wild_history(random: Random, uuid: str) -> list[TaskEvent]:
     return list(events.values())
 
 
+def usual_history(random: Random, uuid: str) -> list[TaskEvent]:
+    """Return some of the events of a task that one process received, started and ended."""
+    kin = (None, None, uuid_of(random), "p")
+    described: Row = {
+        "name": random.choice((None, "x", "größe")),
+        "root_id": random.choice((*kin, uuid)),
+        "parent_id": random.choice(kin),
+        "retries": random.choice((0, 0, 0, 1)),
+        "eta": random.choice((None, None, ISO)),
+    }
+    process: Row = {"hostname": random.choice(("a@x", "ü@x")), "pid": random.choice((0, 1, 2**22))}
+    clocks = sorted(random.choices((0, 1, 2, 3, 5000), k=3))
+    ended = random.choice((Succeeded, Succeeded, Failed, Revoked))
+    received_at = random.choice((1_790_000_000.0, 1_790_086_400.5))
+    events: list[TaskEvent] = [
+        Sent(
+            timestamp=random.choice((1.0, 2.5, 9.0)), clock=random.choice((0, 4)), hostname="client@x", pid=9,
+            uuid=uuid, queue=random.choice((None, "celery")), local_received=received_at, **described,
+        )
+    ]  # fmt: skip
+    for place, kind in enumerate((Received, Started, ended)):
+        more: Row = described if kind is Received else {}
+        if kind is Succeeded:
+            more = {"runtime": random.choice((None, 0.0, 1.5))}
+        told: Row = {"timestamp": 2.0 + place, "clock": clocks[place], "local_received": received_at + place}
+        events.append(kind(uuid=uuid, **told, **process, **more))
+    return random.sample(events, random.choice((1, 2, 3, 4, 4, 4)))
+
+
 def _clockless(event: TaskEvent) -> Row:
     told = {name: getattr(event, name) for name in event.__struct_fields__}
     return told | {"clock": None, "local_received": None}
 
 
-def many_tasks(seed: int, *, regular: int, wild: int) -> list[TaskEvent]:
+def many_tasks(seed: int, *, regular: int, wild: int, usual: int) -> list[TaskEvent]:
     """Return the events of many tasks, some of them twice, in an order that means nothing."""
     random = Random(seed)
     events: list[TaskEvent] = []
@@ -104,6 +133,8 @@ def many_tasks(seed: int, *, regular: int, wild: int) -> list[TaskEvent]:
             events += cut
     for number in range(wild):
         events += wild_history(random, uuid_of(random) if number % 2 else f"wild-{number}")
+    for _ in range(usual):
+        events += usual_history(random, uuid_of(random))
     events += [_received_elsewhere(event, random) for event in events if random.random() < 0.3]
     random.shuffle(events)
     return events

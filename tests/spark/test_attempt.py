@@ -21,10 +21,13 @@ from celeriac.model.events import (
     Succeeded,
     TaskEvent,
 )
-from celeriac.pipeline.attempt import NEEDED, attempts
-from celeriac.pipeline.schema import table_schema
+from celeriac.pipeline.attempt import attempts
+from celeriac.pipeline.event import narrow
+from celeriac.pipeline.fold import fold
+from celeriac.pipeline.schema import HISTORY, table_schema
 from celeriac.testing.histories import regular_history
-from tests.spark.frames import rows
+from tests.spark.frames import RECORDER, raw_frame, rows
+from tests.spark.task_events import ISO, ISO_AT, many_tasks
 
 DAY = "2026-11-14"
 ETAS = {"soon": 2.5, "later": 4.5, "2026-11-15T00:00:00+00:00": 1_794_700_800.0, "now": float("nan")}
@@ -114,11 +117,12 @@ def task_frame(spark: SparkSession, told: Sequence[Case]) -> DataFrame:
             "queue": None,
             "day": DAY,
             "state": facts.read(case.history).state,
-            "history": [_kept(event) for event in case.history],
+            "history": [tuple(map(_kept(event).get, HISTORY.names)) for event in case.history],
         }
         for case in told
     ]
-    return spark.createDataFrame([tuple(row.values()) for row in table], NEEDED)
+    schema = table_schema("tasks")
+    return spark.createDataFrame([tuple(map(row.get, schema.names)) for row in table], schema)
 
 
 def _kept(event: TaskEvent) -> dict[str, Any]:
@@ -166,3 +170,21 @@ def test_attempts_are_those_that_the_same_events_give_in_memory(spark: SparkSess
     outcomes = [row["outcome"] for row in expected]
     wanted = ("SUCCESS", "FAILURE", "REVOKED", "RETRY", "REJECTED", None)
     assert all(outcomes.count(outcome) > 10 for outcome in wanted)
+
+
+def test_attempts_of_folded_events_are_those_that_they_give_in_memory(spark: SparkSession) -> None:
+    events = many_tasks(20_261_116, regular=250, wild=250, usual=250)
+    by_task: dict[str, list[TaskEvent]] = {}
+    for event in events:
+        by_task.setdefault(event.uuid, []).append(event)
+    expected = {
+        (uuid, each.retries): {name: getattr(each, name) for name in each.__struct_fields__}
+        for uuid, told in by_task.items()
+        for each in attempts_of(Case(uuid, told).history, {ISO: ISO_AT}.get)
+    }
+
+    made = rows(attempts(fold(narrow(raw_frame(spark, events), [RECORDER]))))
+
+    names = Attempt.__struct_fields__
+    assert {_name(row): {name: row[name] for name in names} for row in made} == expected
+    assert len(made) == len(expected)

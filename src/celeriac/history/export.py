@@ -14,7 +14,7 @@ from celeriac.history.source import quoted
 from celeriac.history.span import EVER, Days
 from celeriac.masking import sanitize_url
 from celeriac.model.answer import Exported
-from celeriac.model.table import TABLES, Column
+from celeriac.model.table import INNER_COLUMNS, TABLES, Column
 from celeriac.store.new_file import new_file
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def export(
 ) -> Exported:
     """Write a table, or some days of it, to where ``to`` says. All of it is there afterwards, or none.
 
-    Neither PostgreSQL nor CSV gets ``history``, which is for the pipeline; CSV gets no sketches either.
+    Neither PostgreSQL nor CSV gets ``course`` and ``history``, which are for the pipeline; nor CSV sketches.
     """
     if name is not None and not to.startswith(_POSTGRES):
         raise CallerError("only a table in PostgreSQL has a name of its own: name a file or folder instead")
@@ -53,7 +53,7 @@ def export(
     if to.startswith(_POSTGRES):
         from celeriac.history.postgres import write_postgres  # noqa: PLC0415 - only who exports there loads it
 
-        columns = written_columns(table, is_without=("history",))
+        columns = written_columns(table, is_without=INNER_COLUMNS)
         parts = sorted(filter(days.has, edition.manifest.tables.get(table, {})))
         target, count = write_postgres(
             to,
@@ -75,7 +75,7 @@ def export(
         raise CallerError(f"{sanitize_url(to)!r} is nowhere that a table can be written to: name {_FORMS}")
     with new_file(path, fix="name another file") as file:
         if path.suffix == ".csv":
-            columns = written_columns(table, is_without=("history",), has_bytes=False)
+            columns = written_columns(table, is_without=INNER_COLUMNS, has_bytes=False)
             count = rows.given_to(lambda reader: _write_csv(file, reader), columns)
         else:
             count = rows.given_to(lambda reader: _write_parquet(file, reader), written_columns(table))

@@ -10,7 +10,7 @@ from celeriac.history.answer import Question
 from celeriac.history.edition import Edition
 from celeriac.history.source import quoted
 from celeriac.model.answer import TaskStory
-from celeriac.model.table import TABLES
+from celeriac.model.table import INNER_COLUMNS, TABLES
 
 __all__ = ["read_payload", "task_story"]
 
@@ -22,12 +22,10 @@ _PAYLOADS: Final = {
     "result_row": ("result",),
     "error_row": ("exception", "traceback"),
 }
-#: What only the pipeline needs.
-_LEFT_OUT: Final = ("history",)
 
 
 def _text_for(table: str, order: str) -> str:
-    names = [column.name for column in TABLES[table].columns if column.name not in _LEFT_OUT]
+    names = [column.name for column in TABLES[table].columns if column.name not in INNER_COLUMNS]
     return f"SELECT {', '.join(map(quoted, names))} FROM {{{table}}} WHERE uuid = $uuid ORDER BY {order}"  # noqa: S608 - of our own names alone
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from celeriac.core.worker import HEARTBEAT_DRIFT_MAX, heartbeat_expires
 from celeriac.model.table import TABLES
+from celeriac.pipeline.plain import history
 
 __all__ = ["GAP_SECONDS", "SLOW_FACTOR", "SLOW_RUNS", "STORM_RETRIES", "anomalies"]
 
@@ -116,7 +117,7 @@ def _stuck(tasks: DataFrame, workers: DataFrame) -> DataFrame:
 def _holder() -> Column:
     """Return the last event of a worker's process that had the task on its hands: when, and which process."""
     theirs = F.filter(
-        "history",
+        history(),
         lambda event: (
             event["type"].isin("received", "started") & (event["host"] == F.col("worker")) & (event["at"] > 0)
         ),

@@ -1,39 +1,27 @@
 """One row for each attempt of each task, by the rules of :mod:`celeriac.core.attempt`.
 
-Nearly all tasks are plain: one receipt, one start and one end at most, all of one process and in order. Their
-attempt is read straight from their events. The events of the others are put in the order of their process and
+Nearly all tasks are plain, and have a course: one receipt, one start and one end at most, all of one process
+and in order. That is their attempt. The events of the others are put in the order of their process and
 shared out among the attempts, and each attempt is read from its own; all of it row by row, without a shuffle.
 """
 
 from collections.abc import Callable
-from functools import reduce
-from itertools import combinations
 from math import inf
-from operator import add, and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StructField, StructType
 
 from celeriac.model.clock import NEW_INCARNATION, NO_CLOCK
 from celeriac.model.states import FAILURE, REJECTED, RETRY, REVOKED, SUCCESS
 from celeriac.model.table import TABLES
-from celeriac.pipeline.schema import HISTORY, table_schema
 
-__all__ = ["NEEDED", "attempts"]
+__all__ = ["attempts"]
 
 _COLUMNS: Final = [column.name for column in TABLES["attempts"].columns]
 _TASK: Final = ("uuid", "name", "queue", "day")
 #: The fields of an event that matter here, those first that :func:`celeriac.core.order.task_key` orders by.
 _FIELDS: Final = ("at", "clock", "host", "pid", "type", "retries", "runtime", "eta_at")
-#: What of ``tasks`` attempts are made from. Files that are read with this schema are read for it alone.
-NEEDED: Final = StructType(
-    [
-        *(table_schema("tasks")[name] for name in (*_TASK, "state")),
-        StructField("history", ArrayType(StructType([HISTORY[name] for name in _FIELDS]))),
-    ]
-)
 #: The types of events that end a task, and the states they give.
 _ENDS: Final = {"succeeded": SUCCESS, "failed": FAILURE, "revoked": REVOKED}
 #: What else may happen to an attempt, and which process tried: that of the highest that was told, the last of
@@ -41,14 +29,12 @@ _ENDS: Final = {"succeeded": SUCCESS, "failed": FAILURE, "revoked": REVOKED}
 _RANKS: Final = {"rejected": 0, "retried": 1, "received": 2, "started": 3}
 _RANK_OF_END: Final = 4
 _ON_HAND: Final = ("received", "started", "rejected")
-#: The events of a plain task that a worker told, in their order.
-_BY_A_WORKER: Final = ("received", "started", "ended")
 
 
 def attempts(tasks: DataFrame) -> DataFrame:
-    """Return the attempts of tasks, from their ``history``."""
-    seen = _seen(tasks).where(F.col("number") >= 0)
-    return _plain(seen.where("is_plain")).unionByName(_odd(seen.where(~F.col("is_plain"))))
+    """Return the attempts of tasks, from their ``course`` or ``history``."""
+    is_plain = F.col("course").isNotNull()
+    return _plain(tasks.where(is_plain)).unionByName(_odd(tasks.where(~is_plain)))
 
 
 def _read(known: DataFrame) -> DataFrame:
@@ -73,88 +59,32 @@ def _if_known(moment: Column) -> Column:
     return F.when((moment > 0) & (moment < inf), moment)
 
 
-# -- plain tasks
-
-
-def _seen(tasks: DataFrame) -> DataFrame:
-    """Add what the events of a task tell if it is plain, and whether it is."""
-    types = F.col("history.type")
-    kinds = ("sent", "received", "started", *_ENDS)
-    placed = tasks.select(
-        *_TASK, "state", "history", *(F.array_position(types, kind).cast("int").alias(kind) for kind in kinds)
-    )
-    placed = placed.withColumn("ended", F.greatest(*_ENDS))
-    fields = {
-        "sent": ("at", "retries", "eta_at"),
-        "received": ("at", "clock", "host", "pid", "retries", "eta_at"),
-        "started": ("at", "clock", "host", "pid"),
-        "ended": ("at", "clock", "host", "pid", "type", "runtime"),
-    }
-    # A place is 0 where there is no such event: before the array, which gives null.
-    told = placed.select(
-        *_TASK,
-        "state",
-        "history",
-        (F.size("history") == reduce(add, ((F.col(kind) > 0).cast("int") for kind in kinds))).alias(
-            "is_single"
-        ),
-        (reduce(add, ((F.col(kind) > 0).cast("int") for kind in _ENDS)) <= 1).alias("is_one_end"),
-        *(
-            F.get("history", F.col(slot) - 1)[field].alias(f"{slot}_{field}")
-            for slot, named in fields.items()
-            for field in named
-        ),
-    )
-    fits = reduce(and_, [F.col("is_single"), F.col("is_one_end"), *_in_order()])
-    # Spark would put a condition before all that leads to it, and so do all of that for the condition and
-    # again for the rows. It leaves one alone that rests on what is not a function of the row.
-    return told.withColumns(
-        {"is_plain": F.coalesce(fits, F.lit(False)), "number": F.monotonically_increasing_id()}
-    )
-
-
-def _in_order() -> list[Column]:
-    """Tell whether what a worker told is of one process, and its clock and its time agree on the order."""
-    agreed = []
-    for one, other in combinations(_BY_A_WORKER, 2):
-        at, later_at = F.col(f"{one}_at"), F.col(f"{other}_at")
-        clock, later_clock = F.col(f"{one}_clock"), F.col(f"{other}_clock")
-        fits = (
-            (at < later_at)
-            & ((clock <= later_clock) | (clock == NO_CLOCK) | (later_clock == NO_CLOCK))
-            & (F.col(f"{one}_pid") == F.col(f"{other}_pid"))
-            & (F.col(f"{one}_host") == F.col(f"{other}_host"))
-        )
-        agreed.append(at.isNull() | later_at.isNull() | fits)
-    return agreed
-
-
-def _plain(seen: DataFrame) -> DataFrame:
-    number = F.coalesce("received_retries", F.lit(0))
-    is_sent = F.coalesce("sent_retries", F.lit(0)) == number
-    is_tried = F.coalesce(*(f"{slot}_at" for slot in _BY_A_WORKER)).isNotNull()
+def _plain(tasks: DataFrame) -> DataFrame:
+    is_received = F.col("received_at").isNotNull()
+    told = F.coalesce("retries", F.lit(0))
+    number = F.when(is_received, told).otherwise(F.lit(0))
+    is_sent = told == number
+    ended_at = F.coalesce(*(f"{kind}_at" for kind in _ENDS))
     return _read(
-        seen.where(is_tried).select(
+        tasks.where(F.coalesce("received_at", "started_at", ended_at).isNotNull()).select(
             *_TASK,
-            F.coalesce(*(f"{slot}_host" for slot in _BY_A_WORKER)).alias("worker"),
-            F.coalesce(*(f"{slot}_pid" for slot in _BY_A_WORKER)).alias("pid"),
+            "worker",
+            "course.pid",
             number.alias("retries"),
             F.when(is_sent, F.col("sent_at")).alias("sent_at"),
             "received_at",
             "started_at",
-            "ended_at",
-            F.when(F.col("received_at").isNotNull(), F.col("received_eta_at"))
-            .when(is_sent, F.col("sent_eta_at"))
-            .alias("eta_at"),
-            F.col("ended_runtime").alias("runtime"),
-            F.coalesce(*(F.when(F.col("ended_type") == kind, state) for kind, state in _ENDS.items())).alias(
-                "outcome"
-            ),
+            ended_at.alias("ended_at"),
+            F.when(is_received | is_sent, F.col("course.eta_at")).alias("eta_at"),
+            "runtime",
+            F.coalesce(
+                *(F.when(F.col(f"{kind}_at").isNotNull(), state) for kind, state in _ENDS.items())
+            ).alias("outcome"),
         )
     )
 
 
-# -- the others
+# -- odd tasks
 #
 # No expression compares every event with every other: a task may be tried a thousand times. Mind what a
 # lambda names: Spark puts what leads to a column that is used once into it, and works it out for each event.

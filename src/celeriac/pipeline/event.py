@@ -7,18 +7,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celeriac.model.clock import MAX_CLOCK, NO_CLOCK
-from celeriac.model.events import MAX_TIMESTAMP
+from celeriac.pipeline.row import moment, row_of
 
-__all__ = ["COLUMNS", "ROWS_OF_A_RECORDER", "moment", "narrow"]
+__all__ = ["COLUMNS", "narrow"]
 
 #: The columns of a narrow event, but for its task.
 COLUMNS: Final = (
     "type", "at", "clock", "host", "pid", "retries", "name", "queue", "root_id", "parent_id", "runtime",
     "eta_at", "requeue", "row",
 )  # fmt: skip
-#: A reference to a row of the log is the code of its recorder times this, and its sequence number.
-ROWS_OF_A_RECORDER: Final = 2**48
-
 #: A longer run is a mistake, as at the door.
 _MAX_RUNTIME: Final = 1e12
 #: Spark also reads "12:30" as a moment, of the day that it reads it.
@@ -35,8 +32,8 @@ def narrow(raw: DataFrame, recorders: Sequence[str]) -> DataFrame:
     is_sent = F.col("type") == "task-sent"
     is_described = is_sent | (F.col("type") == "task-received")
     is_event = F.col("type").startswith("task-") & (F.length("type") > len("task-"))
-    at = moment(F.col("timestamp"))
-    seen_at = moment(F.col("received_at"))
+    # A moment that nobody knows is 0 here, so that it can be compared.
+    at = F.coalesce(moment(F.col("timestamp")), F.lit(0.0))
     return raw.where(is_event & F.col("uuid").isNotNull() & (F.col("uuid") != "")).select(
         "uuid",
         kind.alias("type"),
@@ -52,14 +49,9 @@ def narrow(raw: DataFrame, recorders: Sequence[str]) -> DataFrame:
         F.when(F.col("type") == "task-succeeded", _runtime(F.col("runtime"))).alias("runtime"),
         F.when(is_described & F.col("eta").rlike(_ISO), _iso(F.col("eta"))).alias("eta_at"),
         F.when(F.col("type") == "task-rejected", F.col("requeue")).alias("requeue"),
-        _reference(recorders).alias("row"),
-        F.when(seen_at > 0, seen_at).otherwise(at).alias("seen_at"),
+        row_of(recorders).alias("row"),
+        F.coalesce(moment(F.col("received_at")), at).alias("seen_at"),
     )
-
-
-def moment(value: Column) -> Column:
-    """Return seconds of the epoch, or 0 where they cannot be: NaN, infinite, negative, absent, past 2100."""
-    return F.when((value > 0) & (value < MAX_TIMESTAMP), value).otherwise(F.lit(0.0))
 
 
 def _count(value: Column) -> Column:
@@ -73,15 +65,4 @@ def _runtime(value: Column) -> Column:
 
 
 def _iso(value: Column) -> Column:
-    at = moment(value.try_cast("timestamp").cast("double"))
-    return F.when(at > 0, at)
-
-
-def _reference(recorders: Sequence[str]) -> Column:
-    """Return what finds the row again, among the rows of all recorders."""
-    unknown = F.raise_error(F.concat(F.lit("the manifest names no recorder "), F.col("recorder")))
-    code = unknown.cast("bigint")
-    for number, recorder in reversed(list(enumerate(recorders))):
-        first = F.lit(number * ROWS_OF_A_RECORDER).cast("bigint")
-        code = F.when(F.col("recorder") == recorder, first).otherwise(code)
-    return code + F.col("sequence")
+    return moment(value.try_cast("timestamp").cast("double"))

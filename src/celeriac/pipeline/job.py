@@ -35,11 +35,6 @@ Progress = Callable[[int, int], object]
 
 #: About 16 million tasks: what fits on the disk of a small machine while it is sorted.
 _CHUNK_EVENTS: Final = 64_000_000
-#: For fewer events Spark would take far longer to compile its steps than to interpret them.
-_COMPILED_EVENTS: Final = 300_000
-#: How it does either.
-_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: Of fewer events a rate says little.
 _MEASURED_EVENTS: Final = 100_000
 #: Segments that are merged while they are read are looked for again so often.

@@ -37,7 +37,7 @@ from celeriac.model.states import (
     STARTED,
     SUCCESS,
 )
-from celeriac.pipeline.schema import HISTORY
+from celeriac.pipeline.schema import COURSE_FIELDS, HISTORY
 
 __all__ = ["odd_tasks"]
 
@@ -331,6 +331,7 @@ def _told(tasks: DataFrame) -> DataFrame:
         "description_row": description["row"],
         "result_row": F.col("last_succeeded")["row"],
         "error_row": F.coalesce(F.col("last_failed"), F.col("last_retried"))["row"],
+        "course": F.lit(None).cast(COURSE_FIELDS),
         "history": F.transform(
             "events", lambda e: F.struct(*(e[field.name].alias(field.name) for field in HISTORY.fields))
         ),

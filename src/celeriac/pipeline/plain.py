@@ -3,24 +3,25 @@
 Spark is quick where an aggregate is of numbers alone. So texts are 64-bit hashes until the tasks are
 there, ids are two numbers each, and an event is kept in the columns of its *slot*: sent, received, started
 and ended. A hash of all that an event says, the least and the greatest of it in each slot, tells whether
-there was more than one; such a task is *odd*, as is one of which a slot cannot tell, and
-:mod:`celeriac.pipeline.odd` reads it from its events.
+there was more than one; such a task is *odd*, as is one of two worker processes, one whose events are not in
+order, or of which a slot cannot tell, and :mod:`celeriac.pipeline.odd` reads it from its events.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
-from itertools import pairwise
-from operator import and_, or_
+from itertools import combinations
+from operator import or_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
 
 from celeriac.model.clock import NEW_INCARNATION, NO_CLOCK
 from celeriac.model.states import FAILURE, PENDING, RECEIVED, REVOKED, STARTED, SUCCESS
-from celeriac.pipeline.schema import HISTORY
+from celeriac.pipeline.schema import COURSE_FIELDS, HISTORY
 
-__all__ = ["MAX_TEXTS", "plain_tasks", "sums", "texts", "with_texts"]
+__all__ = ["MAX_TEXTS", "history", "plain_tasks", "sums", "texts", "with_texts"]
 
 #: Names of tasks, hosts and queues that are held in the memory of each executor: 100 MB of them. An honest
 #: cluster has thousands. Tasks with others are read from their events, which is slow and right.
@@ -38,17 +39,18 @@ _KINDS: Final = {
 _SELF, _OTHER, _UNREADABLE = 1, 2, 3
 #: Java's $ also matches before a line's end.
 _UUID: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z"
-#: What is summed up of each slot, and which of these are hashes of texts.
+#: What is summed up of each slot, and which of these are hashes of texts. A worker is one process.
 _KEPT: Final[dict[str, tuple[str, ...]]] = {
     "sent": ("at", "clock", "host", "pid", "row", "queue"),
-    "received": ("at", "clock", "host", "pid", "row"),
-    "started": ("at", "clock", "host", "pid", "row"),
-    "ended": ("at", "clock", "host", "pid", "row", "runtime", "kind"),
+    "received": ("at", "clock", "row"),
+    "started": ("at", "clock", "row"),
+    "ended": ("at", "clock", "row", "runtime", "kind"),
+    "worker": ("host", "pid"),
     "described": ("name", "retries", "eta_at", "root", "root_1", "root_2", "parent", "parent_1", "parent_2"),
 }
-_TEXTS: Final = (
-    "sent_host", "sent_queue", "received_host", "started_host", "ended_host", "described_name",
-)  # fmt: skip
+_TEXTS: Final = ("sent_host", "sent_queue", "worker_host", "described_name")
+#: The slots that worker processes tell of.
+_BY_A_WORKER: Final = ("received", "started", "ended")
 
 
 def texts(events: DataFrame) -> DataFrame:
@@ -72,23 +74,37 @@ def sums(events: DataFrame) -> DataFrame:
         "received": kind == _RECEIVED,
         "started": kind == _STARTED,
         "ended": (kind >= _SUCCEEDED) & (kind <= _REVOKED),
+        "worker": kind >= _RECEIVED,
         "described": kind <= _RECEIVED,
     }
+    #: What is the same of all events of a slot, if it was filled once.
+    hashes = {"worker": F.xxhash64("host", "pid"), "described": F.col("description")}
     kept: list[Column] = [
         F.max(F.when(is_in, F.col(column))).alias(f"{slot}_{column}")
         for slot, is_in in slots.items()
         for column in _KEPT[slot]
     ]
     for slot, is_in in slots.items():
-        told = F.when(is_in, F.col("description" if slot == "described" else "identity"))
+        told = F.when(is_in, hashes.get(slot, F.col("identity")))
         kept += [F.min(told).alias(f"{slot}_least"), F.max(told).alias(f"{slot}_most")]
-    unreadable = (F.col("root") == _UNREADABLE) | (F.col("parent") == _UNREADABLE)
-    kept.append(F.max((kind == _ODD) | unreadable).alias("has_odd"))
+    # Celery: a retry names the task as its own parent, which no column of the table says.
+    is_odd = (kind == _ODD) | (F.col("root") == _UNREADABLE) | F.col("parent").isin(_SELF, _UNREADABLE)
+    kept.append(F.max(is_odd).alias("has_odd"))
     kept.append(F.min("seen_at").alias("seen_at"))
     summed = coded.groupBy("uuid").agg(*kept)
     several = (F.coalesce(F.col(f"{s}_least") != F.col(f"{s}_most"), F.lit(False)) for s in slots)
+    is_odd = reduce(or_, [F.col("has_odd"), *several, *_out_of_order()])
     spare = [f"{slot}_{end}" for slot in slots for end in ("least", "most")]
-    return summed.withColumn("is_odd", reduce(or_, several, F.col("has_odd"))).drop("has_odd", *spare)
+    return summed.withColumn("is_odd", is_odd).drop("has_odd", *spare)
+
+
+def _out_of_order() -> Iterable[Column]:
+    """Tell whether the time and the clock of the worker do not both say that one came after the other."""
+    for one, other in combinations(_BY_A_WORKER, 2):
+        at, later_at = F.col(f"{one}_at"), F.col(f"{other}_at")
+        clock, later_clock = F.col(f"{one}_clock"), F.col(f"{other}_clock")
+        is_turned = (clock > later_clock) & (clock != NO_CLOCK) & (later_clock != NO_CLOCK)
+        yield F.coalesce((at >= later_at) | is_turned, F.lit(False))
 
 
 def _coded(events: DataFrame) -> DataFrame:
@@ -148,21 +164,22 @@ def with_texts(summed: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def plain_tasks(told: DataFrame) -> DataFrame:
-    """Return the tasks that are not odd, with all columns of their table but ``day``."""
-    told = told.where(~F.col("is_odd")).withColumns({"root_id": _id("root"), "parent": _id("parent")})
+    """Return the tasks with all columns of their table but ``day``; of odd ones only the id is right."""
+    told = told.withColumns({"root_id": _id("root"), "parent_id": _id("parent")})
     kind = F.col("ended_kind")
     is_received, is_started = (F.col(f"{slot}_at").isNotNull() for slot in ("received", "started"))
     attempts = F.when(is_received, F.col("described_retries") + 1).otherwise(F.lit(0).cast("bigint"))
-    moments = [F.col(f"{slot}_at") for slot in ("sent", "received", "started", "ended")]
+    moments = [F.col(f"{slot}_at") for slot in ("sent", *_BY_A_WORKER)]
     told_moments = [F.when(at > 0, at) for at in moments]
     columns = {
         "uuid": F.col("uuid"),
         "name": F.col("described_name"),
         **_outcome(),
+        "worker": F.col("worker_host"),
         "client": F.col("sent_host"),
         "queue": F.col("sent_queue"),
         "root_id": F.col("root_id"),
-        "parent_id": F.when(F.col("described_parent") == _OTHER, F.col("parent")),
+        "parent_id": F.col("parent_id"),
         "retries": F.col("described_retries"),
         "attempts": attempts,
         "deliveries": is_received.cast("bigint"),
@@ -184,9 +201,10 @@ def plain_tasks(told: DataFrame) -> DataFrame:
         "description_row": F.coalesce(F.col("received_row"), F.col("sent_row")),
         "result_row": F.when(kind == _SUCCEEDED, F.col("ended_row")),
         "error_row": F.when(kind == _FAILED, F.col("ended_row")),
-        "history": _history(),
+        "course": _course(),
+        "history": F.lit(None).cast(ArrayType(HISTORY)),
     }
-    return told.select(*(column.alias(name) for name, column in columns.items()))
+    return told.select(*(column.alias(name) for name, column in columns.items()), "is_odd")
 
 
 def _outcome() -> dict[str, Column]:
@@ -219,25 +237,15 @@ def _outcome() -> dict[str, Column]:
         .when(is_received, F.lit("received"))
         .otherwise(F.lit("queued"))
     )
-    at_work = F.coalesce(F.col("received_host"), F.col("started_host"))
-    return {
-        "state": state,
-        "phase": phase,
-        "worker": F.when(is_ended, F.col("ended_host")).otherwise(at_work),
-        "state_at": of_decider("at"),
-        "clock": of_decider("clock"),
-    }
+    return {"state": state, "phase": phase, "state_at": of_decider("at"), "clock": of_decider("clock")}
 
 
 def _start_follows() -> Column:
-    """Tell whether the start is of the process of the receipt, and later; as ``core.facts`` does."""
+    """Tell whether the start is later than the receipt, in the same process; as ``core.facts`` does."""
     start, receipt = F.col("started_clock"), F.col("received_clock")
     is_incomparable = (start == NO_CLOCK) | (receipt == NO_CLOCK) | (F.abs(start - receipt) > NEW_INCARNATION)
     is_later = F.when(is_incomparable, F.col("started_at") > F.col("received_at")).otherwise(start > receipt)
-    is_same = (F.col("started_host") == F.col("received_host")) & (
-        F.col("started_pid") == F.col("received_pid")
-    )
-    return F.coalesce(is_same & is_later, F.lit(False))
+    return F.coalesce(is_later, F.lit(False))
 
 
 def _id(kin: str) -> Column:
@@ -250,54 +258,38 @@ def _id(kin: str) -> Column:
     return F.when(code == _SELF, F.col("uuid")).when(code == _OTHER, other)
 
 
-def _history() -> Column:
-    """Return the events of the slots, in task order."""
-    ended = F.when(F.col("ended_kind") == _SUCCEEDED, F.lit("succeeded")).when(
-        F.col("ended_kind") == _FAILED, F.lit("failed")
+def _course() -> Column:
+    """Return what :func:`history` needs beside the other columns."""
+    renamed = {"pid": "worker_pid", "eta_at": "described_eta_at"}
+    return F.struct(*(F.col(renamed.get(name, name)).alias(name) for name in COURSE_FIELDS.names))
+
+
+def history() -> Column:
+    """Return the events of a task of the table, wherever it has them."""
+    ended = {"succeeded": "succeeded_at", "failed": "failed_at", "revoked": "revoked_at"}
+    described = {name: F.col(name) for name in ("name", "retries", "root_id", "parent_id")}
+    described["eta_at"] = F.col("course.eta_at")
+    sent = {"host": F.col("client"), "pid": F.col("course.sent_pid"), "queue": F.col("queue"), **described}
+    events = F.array(
+        _event("sent", F.col("sent_at"), "sent", sent),
+        _event("received", F.col("received_at"), "received", described),
+        _event("started", F.col("started_at"), "started", {}),
+        *(_event(kind, F.col(name), "ended", {"runtime": F.col("runtime")}) for kind, name in ended.items()),
     )
-    slots = {
-        "sent": F.lit("sent"),
-        "received": F.lit("received"),
-        "started": F.lit("started"),
-        "ended": ended.otherwise(F.lit("revoked")),
+    return F.when(F.col("course").isNull(), F.col("history")).otherwise(F.array_compact(events))
+
+
+def _event(kind: str, at: Column, slot: str, more: Mapping[str, Column]) -> Column:
+    """Return an event of a course as an element of a history; null if there was none."""
+    kept = {
+        "type": F.lit(kind),
+        "at": at,
+        "clock": F.col(f"course.{slot}_clock"),
+        "host": F.col("worker"),
+        "pid": F.col("course.pid"),
+        "retries": F.lit(0),
+        "row": F.col(f"course.{slot}_row"),
+        **more,
     }
-    events = [_event(slot, kind) for slot, kind in slots.items()]
-    moments = [F.col(f"{slot}_at") for slot in slots]
-    is_there = [at.isNotNull() for at in moments]
-    # Nearly always four events in order: no list of them is looked through then.
-    is_usual = reduce(and_, [*is_there, *(a < b for a, b in pairwise(moments))])
-    keyed = [
-        F.when(
-            there,
-            F.struct(
-                F.col(f"{slot}_at").alias("at"),
-                (F.lit(NO_CLOCK).cast("bigint") if slot == "sent" else F.col(f"{slot}_clock")).alias("clock"),
-                F.col(f"{slot}_host").alias("host"),
-                F.col(f"{slot}_pid").alias("pid"),
-                slots[slot].alias("type"),
-                event.alias("event"),
-            ),
-        )
-        for slot, event, there in zip(slots, events, is_there, strict=True)
-    ]
-    ordered = F.transform(F.array_sort(F.array_compact(F.array(*keyed))), lambda e: e["event"])
-    return F.when(is_usual, F.array(*events)).otherwise(ordered)
-
-
-def _event(slot: str, kind: Column) -> Column:
-    is_described = slot in {"sent", "received"}
-    kept = {name: F.col(f"{slot}_{name}") for name in ("at", "clock", "host", "pid", "row")} | {"type": kind}
-    if is_described:
-        kept |= {"name": F.col("described_name"), "retries": F.col("described_retries")}
-        kept |= {
-            "root_id": F.col("root_id"),
-            "parent_id": F.col("parent"),
-            "eta_at": F.col("described_eta_at"),
-        }
-    else:
-        kept["retries"] = F.lit(0).cast("bigint")
-    if slot == "sent":
-        kept["queue"] = F.col("sent_queue")
-    if slot == "ended":
-        kept["runtime"] = F.col("ended_runtime")
-    return F.struct(*(kept.get(f.name, F.lit(None).cast(f.dataType)).alias(f.name) for f in HISTORY.fields))
+    event = F.struct(*(kept.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in HISTORY.fields))
+    return F.when(at.isNotNull(), event)

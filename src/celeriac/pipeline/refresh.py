@@ -12,12 +12,14 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from celeriac.model.table import INNER_COLUMNS
 from celeriac.pipeline import beat, failure, fault, gap
 from celeriac.pipeline.anomaly import anomalies
 from celeriac.pipeline.attempt import attempts
 from celeriac.pipeline.event import narrow
-from celeriac.pipeline.fold import events_of, folded
+from celeriac.pipeline.fold import MAX_BROADCAST, events_of, odd_of, plain_or_noted
 from celeriac.pipeline.intake import UnusedSegment
+from celeriac.pipeline.plain import texts
 from celeriac.pipeline.rollup import by_hour, by_minute
 from celeriac.pipeline.row import day_of as day_of_moment
 from celeriac.pipeline.schema import table_schema
@@ -66,8 +68,15 @@ class Refresh:
         if hit:
             again = self._warehouse.read("tasks", hit).join(ids, "uuid", "left_semi")
             events = new.unionByName(events_of(again))
-        with folded(events) as tasks:
-            self._warehouse.stage(tasks, "tasks", self._run)
+        known = texts(events).persist()
+        try:
+            self._warehouse.stage(plain_or_noted(events, known), "tasks", self._run)
+        finally:
+            known.unpersist()
+        noted = self._warehouse.noted("tasks", self._run)
+        if noted is not None:
+            noted = F.broadcast(noted) if noted.count() <= MAX_BROADCAST else noted
+            self._warehouse.stage(odd_of(events, noted), "tasks", self._run)
         if hit:
             self._copy("tasks", hit, self._touched().select("uuid"), "uuid")
 
@@ -186,7 +195,7 @@ class Refresh:
         roots = F.explode(F.array_distinct(F.array(_root(), F.col("uuid")))).alias("root_id")
         keys = touched.select("uuid", "root_id").unionByName(before.select("uuid", "root_id"))
         keys = keys.select(roots).distinct()
-        tasks = self._warehouse.read("tasks", self._current("tasks")).drop("history")
+        tasks = self._warehouse.read("tasks", self._current("tasks")).drop(*INNER_COLUMNS)
         members = tasks.withColumn("key", _root()).join(
             keys.withColumnRenamed("root_id", "key"), "key", "left_semi"
         )

@@ -1,4 +1,4 @@
-"""Where a row of the log is found again, and the day that it is filed under."""
+"""Where a row of the log is found again, when it was, and the day that it is filed under."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,18 +8,21 @@ from pyspark.sql import functions as F
 
 from celeriac.model.events import MAX_TIMESTAMP
 
-__all__ = ["DAY_SECONDS", "day_of", "moment", "row_of"]
+__all__ = ["DAY_SECONDS", "ROWS_OF_A_RECORDER", "day_of", "moment", "row_of"]
 
 DAY_SECONDS: Final = 86_400.0
-#: Sequence numbers of one recorder: a million events a second for nine years.
-_NUMBERS: Final = 2**48
+#: A reference to a row is the code of its recorder times this, and its number: a million events a second for
+#: nine years.
+ROWS_OF_A_RECORDER: Final = 2**48
 
 
 def row_of(recorders: Sequence[str]) -> Column:
     """Return the reference of a row of the log: the place of its recorder among all, and its number."""
-    known = F.array(*map(F.lit, recorders)).cast("array<string>")
-    code = F.array_position(known, F.col("recorder")) - 1
-    return F.when(code >= 0, code * F.lit(_NUMBERS) + F.col("sequence"))
+    code = F.raise_error(F.concat(F.lit("the manifest names no recorder "), F.col("recorder"))).cast("bigint")
+    for number, recorder in reversed(list(enumerate(recorders))):
+        first = F.lit(number * ROWS_OF_A_RECORDER).cast("bigint")
+        code = F.when(F.col("recorder") == recorder, first).otherwise(code)
+    return code + F.col("sequence")
 
 
 def moment(column: Column) -> Column:

@@ -14,10 +14,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from celeriac.model.table import HISTORY_EVENT, TABLES
+from celeriac.model.table import COURSE, HISTORY_EVENT, TABLES
 from celeriac.store.columns import SCHEMA
 
-__all__ = ["HISTORY", "LOG", "spelled", "table_schema"]
+__all__ = ["COURSE_FIELDS", "HISTORY", "LOG", "spelled", "table_schema"]
 
 #: The types of Arrow and of our tables, each by its own spelling.
 _TYPES: Final[dict[str, DataType]] = {
@@ -62,3 +62,5 @@ def _of_arrow(kind: Any) -> DataType:
 LOG: Final = StructType([StructField(field.name, _of_arrow(field.type)) for field in SCHEMA])
 #: What is kept of an event of a task.
 HISTORY: Final = _struct(HISTORY_EVENT)
+#: What is kept of the events of a task of which each thing happened once.
+COURSE_FIELDS: Final = _struct(COURSE)

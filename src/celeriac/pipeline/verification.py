@@ -13,9 +13,9 @@ from celeriac.core.coverage import Span, is_within
 from celeriac.core.state import ClusterState
 from celeriac.core.task import Task
 from celeriac.errors import CallerError
-from celeriac.pipeline.event import ROWS_OF_A_RECORDER
 from celeriac.pipeline.intake import Intake, covered_spans
 from celeriac.pipeline.report import Difference, Verified
+from celeriac.pipeline.row import ROWS_OF_A_RECORDER
 from celeriac.pipeline.warehouse import Warehouse
 from celeriac.store.columns import SCHEMA, to_events
 
@@ -69,12 +69,20 @@ def verified(spark: SparkSession, intake: Intake, warehouse: Warehouse, *, sampl
     for uuid, table in told.items():
         mine = rows.get(uuid, [])
         known = {codes.get(row["recorder"], -1) * ROWS_OF_A_RECORDER + row["sequence"] for row in mine}
-        if not known >= {event["row"] for event in table["history"]}:
+        if not known >= _rows_in(table):
             expired += 1
             continue
         events += len(mine)
         differences += _compared(uuid, table, mine)
     return Verified(len(told) - expired, events, expired, differences)
+
+
+def _rows_in(task: dict[str, Any]) -> set[int]:
+    """Return the references of all events that a task was made from."""
+    if task["course"] is None:
+        return {event["row"] for event in task["history"]}
+    named = task["course"].asDict()
+    return {row for name, row in named.items() if name.endswith("_row") and row is not None}
 
 
 def _rows_of(

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from celeriac.errors import DiskError
 from celeriac.model.table import TABLES
+from celeriac.pipeline.fold import NOTED
 from celeriac.pipeline.schema import table_schema
 from celeriac.store.disk import FLAGS, MODE, failed, make_folders, sync_folder
 from celeriac.store.manifest import Manifest, PartFile, read_manifest, write_manifest
@@ -154,8 +155,16 @@ class Warehouse:
             frame.select(*columns)
             .write.options(**_WRITE, **_LOOK_UP.get(table, {}))
             .partitionBy("day")
+            # A run has a name of its own: what is there is of this one.
+            .mode("append")
             .parquet(f"{self.root}/{_TABLES}/{table}/{run}")
         )
+
+    def noted(self, table: str, run: str) -> DataFrame | None:
+        """Return what a run has written that is no row of any day; None if there is nothing."""
+        folder = f"{_TABLES}/{table}/{run}/day={NOTED}"
+        names = [name for name in self.place.names(folder) if name.endswith(".parquet")]
+        return self._spark.read.parquet(*map(self.path, names)) if names else None
 
     def staged(self, runs: Iterable[str]) -> Staged:
         """Return all that some runs have written."""
