@@ -1,6 +1,5 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from types import ModuleType
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -197,24 +196,23 @@ def test_most_tasks_are_summed_up_by_hash_and_without_python(spark: SparkSession
 
 
 @pytest.mark.parametrize(
-    ("room", "rule", "planted"),
+    ("rule", "planted"),
     [
-        (odd, "_follows", lambda *_: F.lit(True)),
-        (odd, "_is_state", lambda *_: F.lit(False)),
-        (odd, "_of_last_attempt", lambda told: F.try_element_at(told, F.lit(-1))),
-        (plain, "_start_follows", lambda: F.lit(True)),
-        (plain, "_id", lambda kin: F.when(F.col(f"described_{kin}") == 1, F.col("uuid"))),
+        ("odd._follows", lambda *_: F.lit(True)),
+        ("odd._is_state", lambda *_: F.lit(False)),
+        ("odd._of_last_attempt", lambda told: F.try_element_at(told, F.lit(-1))),
+        ("plain._start_follows", lambda: F.lit(True)),
+        ("plain._id", lambda kin: F.when(F.col(f"described_{kin}") == 1, F.col("uuid"))),
     ],
 )
 def test_a_wrong_rule_is_noticed(
     spark: SparkSession,
     events: list[TaskEvent],
     monkeypatch: pytest.MonkeyPatch,
-    room: ModuleType,
     rule: str,
     planted: object,
 ) -> None:
-    monkeypatch.setattr(room, rule, planted)
+    monkeypatch.setattr(f"celeriac.pipeline.{rule}", planted)
 
     told = rows(fold(narrow_frame(spark, events)))
 
