@@ -12,8 +12,9 @@ from tests.spark.published import QUICK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Clusters of several Javas take minutes to start on a small machine: ``make soak`` has them.
-collect_ignore = [] if os.environ.get("HYPOTHESIS_PROFILE") == "long" else ["test_cluster.py"]
+#: Clusters of several Javas, and a million tasks in memory, take minutes: ``make soak`` has them.
+_LONG = ["test_cluster.py", "test_million.py"]
+collect_ignore = [] if os.environ.get("HYPOTHESIS_PROFILE") == "long" else _LONG
 
 
 @pytest.fixture(scope="session")

@@ -61,10 +61,10 @@ def test_events_that_are_wrong_are_counted_by_kind_recorder_and_day(spark: Spark
 def test_a_receipt_that_is_no_moment_is_filed_and_stops_nothing(spark: SparkSession) -> None:
     raw = _log(spark, [{"uuid": None, "received_at": moment} for moment in (None, nan, inf, -5.0, 1e300)])
 
-    made = fault.faults(raw, [])
+    made = fault.faults(raw, RECORDERS)
 
     assert [(row["kind"], row["first_row"], row["rows"], row["day"]) for row in rows(made)] == [
-        ("no_id", None, 5, "1970-01-01")
+        ("no_id", 1, 5, "1970-01-01")
     ]
 
 

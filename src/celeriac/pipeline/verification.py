@@ -19,10 +19,10 @@ from celeriac.pipeline.row import ROWS_OF_A_RECORDER
 from celeriac.pipeline.warehouse import Warehouse
 from celeriac.store.columns import SCHEMA, to_events
 
-__all__ = ["verified"]
+__all__ = ["COMPARED", "is_same", "verified"]
 
 #: What is compared, and what it is called in memory.
-_COLUMNS: Final[dict[str, Callable[[Task], object]]] = {
+COMPARED: Final[dict[str, Callable[[Task], object]]] = {
     "name": lambda task: task.name,
     "state": lambda task: task.state,
     "phase": lambda task: task.phase,
@@ -118,11 +118,11 @@ def _compared(uuid: str, table: dict[str, Any], rows: list[dict[str, Any]]) -> l
         return [Difference(uuid, "uuid", uuid, None)]
     return [
         Difference(uuid, column, table[column], memory)
-        for column, read in _COLUMNS.items()
-        if not _is_same(table[column], memory := read(task))
+        for column, read in COMPARED.items()
+        if not is_same(table[column], memory := read(task))
     ]
 
 
-def _is_same(table: object, memory: object) -> bool:
-    # A moment that no clock told is 0 in memory, and null in tables.
+def is_same(table: object, memory: object) -> bool:
+    """Say whether a table has what the memory has: a moment that no clock told is 0 there, and null here."""
     return table == memory or (table is None and memory == 0.0)
