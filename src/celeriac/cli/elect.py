@@ -18,9 +18,8 @@ from celeriac.errors import CallerError, CeleriacError, PeerError
 from celeriac.model.election import Elected, Election, Level, Mode, Record, RecordState
 from celeriac.model.events import Event
 from celeriac.node.election import TASK_TOPIC, elected_task_id
-from celeriac.views.cluster import cells
 from celeriac.views.leader import ElectionRow, level_text, node_of
-from celeriac.views.text import visible
+from celeriac.views.text import cells, visible
 from celeriac.wire.election import ELECTED_EVENT, check_election, read_message
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from celeriac.cli.painter import Painter, painted
 from celeriac.cli.watch import Viewing
 from celeriac.model.events import Event, TaskEvent, WorkerHeartbeat
 from celeriac.node.state import State
-from celeriac.views.cluster import Totals, WorkerRow, cells, totals, worker_rows
+from celeriac.views.cluster import Totals, WorkerRow, totals, worker_rows
 from celeriac.views.event import EventLine, event_line
-from celeriac.views.text import number_text, visible
+from celeriac.views.text import cells, number_text, visible
 
 __all__ = ["Face", "Lines", "Screen"]
 

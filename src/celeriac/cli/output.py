@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from celeriac.views.cluster import cells
-from celeriac.views.text import json_text, visible, visible_lines
+from celeriac.views.text import cells, json_text, visible, visible_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

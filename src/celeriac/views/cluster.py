@@ -1,7 +1,7 @@
 """Rows for workers, tasks and totals, and for who answered a call and who did not."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from celeriac.core.task import Task
@@ -9,14 +9,13 @@ from celeriac.core.worker import Worker
 from celeriac.model.states import BUILT_IN_STATES, PRECEDENCE, SUCCESS
 from celeriac.node.inspect import Replies
 from celeriac.node.state import State
-from celeriac.views.text import number_text, visible
+from celeriac.views.text import visible
 
 __all__ = [
     "StatusRow",
     "TaskRow",
     "Totals",
     "WorkerRow",
-    "cells",
     "node_names",
     "status_rows",
     "task_rows",
@@ -132,11 +131,6 @@ def status_rows(replies: Replies, workers: Mapping[str, Worker]) -> list[StatusR
     return rows
 
 
-def cells(row: Iterable[object]) -> list[str]:
-    """Return what the columns of a row show."""
-    return [_cell(value) for value in row]
-
-
 def node_names(names: Replies | list[str]) -> str:
     """Return names in one line, sorted; of many only the first, and how many there are."""
     shown = [visible(name, _NAME_CHARS) for name in sorted(names)]
@@ -171,15 +165,3 @@ def _task_row(task: Task) -> TaskRow:
 
 def _shown(text: str | None, most: int = 200) -> str | None:
     return visible(text, most) if text else None
-
-
-def _cell(value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case int() | float():
-            return number_text(value)
-        case tuple():
-            return " ".join(map(_cell, value))
-        case _:
-            return str(value)

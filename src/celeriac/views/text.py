@@ -1,10 +1,20 @@
 """Text from peers made safe to show: nothing in it moves a cursor, hides, or runs on for ever."""
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-__all__ = ["CUT_MARK", "duration_text", "json_text", "number_text", "time_text", "visible", "visible_lines"]
+__all__ = [
+    "CUT_MARK",
+    "cells",
+    "duration_text",
+    "json_text",
+    "number_text",
+    "time_text",
+    "visible",
+    "visible_lines",
+]
 
 CUT_MARK: Final = "…"
 #: A line of a terminal holds less; what is longer is in the JSON.
@@ -79,3 +89,20 @@ def _escaped(char: str) -> str:
         return char
     # JSON's own encoder leaves the delete character as it is.
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else json.dumps(char)[1:-1]
+
+
+def cells(row: Iterable[object]) -> list[str]:
+    """Return what the columns of a row show."""
+    return [_cell(value) for value in row]
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case int() | float():
+            return number_text(value)
+        case tuple():
+            return " ".join(map(_cell, value))
+        case _:
+            return str(value)

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import celeriac
 from celeriac.app import Celeriac
 from celeriac.cli.exit import Code, code_of
+from celeriac.cli.program import COMMANDS as NAMES
+from celeriac.cli.program import program
 from celeriac.cli.root import app
 from celeriac.errors import (
     AccessRefused,
@@ -205,11 +207,30 @@ def test_the_help_lists_every_exit_code() -> None:
 
 
 def test_the_help_loads_no_heavy_package() -> None:
-    program = "import sys; from celeriac.cli.root import app; print(*sys.modules)"
+    told = "import sys; from celeriac.cli.root import app; print(*sys.modules)"
 
     loaded = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [sys.executable, "-c", told], check=True, capture_output=True, text=True
     ).stdout.split()
 
     assert "celeriac.cli.root" in loaded
     assert {"celery", "kombu", "redis", "rich.live", "celeriac.testing.brokers"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_that_is_loaded_alone_says_what_it_says_among_the_others(name: str) -> None:
+    alone = CliRunner().invoke(program(name), [name, "--help"], prog_name="celeriac")
+
+    assert alone.exit_code == 0
+    assert alone.stdout == CliRunner().invoke(app, [name, "--help"], prog_name="celeriac").stdout
+
+
+def test_a_command_loads_no_other() -> None:
+    told = "import sys; from celeriac.cli.program import program; program('history'); print(*sys.modules)"
+
+    loaded = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", told], check=True, capture_output=True, text=True
+    ).stdout.split()
+
+    assert "celeriac.cli.history" in loaded
+    assert not {"celeriac.cli.worker", "celeriac.app", "celeriac.node.client"} & {*loaded}

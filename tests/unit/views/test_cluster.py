@@ -5,13 +5,13 @@ from celeriac.node.inspect import Replies
 from celeriac.views.cluster import (
     StatusRow,
     WorkerRow,
-    cells,
     node_names,
     status_rows,
     task_rows,
     totals,
     worker_rows,
 )
+from celeriac.views.text import cells
 from tests.builders import AT, task, worker
 
 HOSTILE = "\x1b[31m\r\n\u202ex"
