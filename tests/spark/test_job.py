@@ -11,7 +11,7 @@ import pytest
 
 from celeriac.errors import DiskError, ImproperlyConfigured
 from celeriac.pipeline.job import Pipeline
-from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse
+from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse, paths_of
 from celeriac.store.event_log import EventLog
 from celeriac.store.segment import Segment
 from celeriac.store.upkeep import merge_small
@@ -61,6 +61,8 @@ def test_a_run_fills_every_table(whole: Path) -> None:
     }
     assert len(tables["tasks"]) == TASKS
     assert {row[0] for row in tables["tasks"]} == {"2026-11-14", "2026-11-15"}
+    files = {path.relative_to(whole).as_posix() for path in whole.rglob("*.parquet")}
+    assert files == set(paths_of(manifest_of(whole)))
 
 
 def test_a_run_after_a_run_has_nothing_to_do(spark: "SparkSession", log: Path, whole: Path) -> None:

@@ -73,10 +73,10 @@ class Refresh:
             self._warehouse.stage(plain_or_noted(events, known), "tasks", self._run)
         finally:
             known.unpersist()
-        noted = self._warehouse.noted("tasks", self._run)
-        if noted is not None:
-            noted = F.broadcast(noted) if noted.count() <= MAX_BROADCAST else noted
-            self._warehouse.stage(odd_of(events, noted), "tasks", self._run)
+        with self._warehouse.noted("tasks", self._run) as noted:
+            if noted is not None:
+                odd = F.broadcast(noted) if noted.count() <= MAX_BROADCAST else noted
+                self._warehouse.stage(odd_of(events, odd), "tasks", self._run)
         if hit:
             self._copy("tasks", hit, self._touched().select("uuid"), "uuid")
 

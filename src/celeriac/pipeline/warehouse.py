@@ -160,11 +160,14 @@ class Warehouse:
             .parquet(f"{self.root}/{_TABLES}/{table}/{run}")
         )
 
-    def noted(self, table: str, run: str) -> DataFrame | None:
-        """Return what a run has written that is no row of any day; None if there is nothing."""
-        folder = f"{_TABLES}/{table}/{run}/day={NOTED}"
-        names = [name for name in self.place.names(folder) if name.endswith(".parquet")]
-        return self._spark.read.parquet(*map(self.path, names)) if names else None
+    @contextmanager
+    def noted(self, table: str, run: str) -> Iterator[DataFrame | None]:
+        """Give what a run has written that is no row of any day, or None, and remove it in the end."""
+        found = self.place.names(f"{_TABLES}/{table}/{run}/day={NOTED}")
+        names = [name for name in found if name.endswith(".parquet")]
+        yield self._spark.read.parquet(*map(self.path, names)) if names else None
+        for name in names:
+            self._remove(name)
 
     def staged(self, runs: Iterable[str]) -> Staged:
         """Return all that some runs have written."""
