@@ -273,6 +273,8 @@ def main(line_number: int, parent: int) -> None:
     _end_with(parent)
     # Ctrl-C reaches every process of a terminal; what it means is for the worker to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # It was held back until now; what tasks start would inherit that.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.set_inheritable(line_number, False)
     line = _Line(socket.socket(fileno=line_number))
     frames = line.read()

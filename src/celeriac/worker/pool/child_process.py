@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +38,19 @@ class Doom:
     sent_at: float | None = None
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Have processes that are started meanwhile hear no Ctrl-C, which is for the worker, until they allow it.
+
+    Else one that is still loading its modules would end, and say where it was.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class ChildProcess:
     """A process, the socket to it, and the jobs that it has. Nothing here waits.
 
@@ -46,7 +61,7 @@ class ChildProcess:
         first = frame(ToChild.SETUP, setup)
         self.line, theirs = socket.socketpair()
         self.line.setblocking(False)
-        with theirs:
+        with theirs, _without_interrupts():
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [
                     sys.executable,

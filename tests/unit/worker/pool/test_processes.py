@@ -246,6 +246,18 @@ def test_ctrl_c_ends_no_process(ledger: Ledger) -> None:
     assert pids(ledger) == before
 
 
+def test_ctrl_c_ends_no_process_that_is_still_loading(ledger: Ledger) -> None:
+    ledger.wait(lambda: len(pids(ledger)) == 2)
+    before = pids(ledger)
+    os.kill(before[0], signal.SIGKILL)
+    ledger.wait(lambda: len({*pids(ledger)} - {*before}) == 1)
+    (new,) = {*pids(ledger)} - {*before}
+
+    os.kill(new, signal.SIGINT)
+
+    ledger.wait(lambda: new in {int(each.result) for each in ledger.run(*[job("pid") for _ in range(4)])})
+
+
 # -- the life of a pool
 
 
