@@ -206,12 +206,15 @@ def test_the_help_lists_every_exit_code() -> None:
     assert all(f"{code.value} " in told for code in Code)
 
 
-def test_the_help_loads_no_heavy_package() -> None:
-    told = "import sys; from celeriac.cli.root import app; print(*sys.modules)"
+def loaded_by(program_text: str) -> set[str]:
+    """Return the modules that are loaded after a piece of a program."""
+    command = [sys.executable, "-c", f"import sys; {program_text}; print(*sys.modules)"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return {*done.stdout.split()}
 
-    loaded = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", told], check=True, capture_output=True, text=True
-    ).stdout.split()
+
+def test_the_help_loads_no_heavy_package() -> None:
+    loaded = loaded_by("import celeriac.cli.root")
 
     assert "celeriac.cli.root" in loaded
     assert {"celery", "kombu", "redis", "rich.live", "celeriac.testing.brokers"}.isdisjoint(loaded)
@@ -226,11 +229,7 @@ def test_a_command_that_is_loaded_alone_says_what_it_says_among_the_others(name:
 
 
 def test_a_command_loads_no_other() -> None:
-    told = "import sys; from celeriac.cli.program import program; program('history'); print(*sys.modules)"
-
-    loaded = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", told], check=True, capture_output=True, text=True
-    ).stdout.split()
+    loaded = loaded_by("from celeriac.cli.program import program; program('history')")
 
     assert "celeriac.cli.history" in loaded
-    assert not {"celeriac.cli.worker", "celeriac.app", "celeriac.node.client"} & {*loaded}
+    assert {"celeriac.cli.worker", "celeriac.app", "celeriac.node.client"}.isdisjoint(loaded)
