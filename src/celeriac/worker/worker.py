@@ -183,8 +183,9 @@ class Worker:
     def _finish_what_runs(self) -> None:
         """Let what runs end, unless it is to end now; what has not begun goes back at once."""
         running = len(self.desk.all(Stage.ACTIVE))
-        logger.info("Stopping%s.", f" once {running} tasks have ended" if running else "")
         self.tasks.stop_consuming()
+        # Only now it is true: who reads it may rely on that nothing more begins.
+        logger.info("Stopping%s.", f" once {running} tasks have ended" if running else "")
         while not self._stops_now and self.desk.has_unended:
             self.tasks.turn()
         # From here on it is the store or the broker that is waited for, and not for ever.
