@@ -44,6 +44,7 @@ def publish(
     tables: Mapping[str, Iterable[Mapping[str, Any]]],
     *,
     version: int = 1,
+    published_at: float = MIDNIGHT,
     log: str = "nowhere",
     recorders: Sequence[str] = (),
 ) -> Manifest:
@@ -57,7 +58,7 @@ def publish(
         }
     manifest = Manifest(
         version=version,
-        published_at=MIDNIGHT,
+        published_at=published_at,
         log=log,
         recorders=tuple(recorders),
         covered={},

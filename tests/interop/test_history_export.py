@@ -78,15 +78,29 @@ def test_tasks_are_stored_by_their_ids_and_what_is_newer_replaces_them(tmp_path:
     assert rows[2]["day"] == "2026-11-15"
 
 
-def test_attempts_are_stored_by_task_and_number(tmp_path: Path, url: str) -> None:
-    publish(tmp_path, {"attempts": [attempt("a", outcome="RETRY"), attempt("a", 1, outcome=None)]})
+def test_the_attempts_of_a_task_are_replaced_together_and_those_of_others_stay(
+    tmp_path: Path, url: str
+) -> None:
+    # The number of the first attempt was not known then: it was taken for another one.
+    publish(tmp_path, {"attempts": [attempt("a", outcome=None), attempt("b")]})
     exported(tmp_path, "attempts", url)
-    publish(tmp_path, {"attempts": [attempt("a", 1)]}, version=2)
+    publish(tmp_path, {"attempts": [attempt("a", 1), attempt("a", 2)]}, version=2)
 
     exported(tmp_path, "attempts", url)
 
-    rows = stored(url, "history_attempts", "retries")
-    assert [(row["retries"], row["outcome"]) for row in rows] == [(0, "RETRY"), (1, "SUCCESS")]
+    rows = stored(url, "history_attempts", "uuid, retries")
+    assert [(row["uuid"], row["retries"]) for row in rows] == [("a", 1), ("a", 2), ("b", 0)]
+
+
+def test_a_day_of_which_nothing_is_left_is_gone_there_too(tmp_path: Path, url: str) -> None:
+    hours = [rollup(MIDNIGHT, runs=[1.0]), rollup(MIDNIGHT + DAY, runs=[2.0], day="2026-11-15")]
+    publish(tmp_path, {"rollups_hour": hours})
+    exported(tmp_path, "rollups_hour", url)
+    publish(tmp_path, {"rollups_hour": hours[:1]}, version=2)
+
+    exported(tmp_path, "rollups_hour", url)
+
+    assert [row["begin_at"] for row in stored(url, "history_rollups_hour", "begin_at")] == [MIDNIGHT]
 
 
 def test_of_other_tables_the_days_that_are_written_are_replaced_and_the_rest_stays(

@@ -174,15 +174,21 @@ def test_a_task_whose_texts_do_not_fit_in_memory_is_read_from_its_events(
     assert sum(row["course"] is not None for row in told) < sum(row["course"] is not None for row in tasks)
 
 
-def test_twins_of_one_identity_leave_the_one_with_the_highest_row(spark: SparkSession) -> None:
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_twins_of_one_identity_leave_the_same_one_whichever_was_recorded_last(
+    spark: SparkSession, is_turned: bool
+) -> None:
     one, other = (
         Received(**sender(1.0), uuid="twin", name=name, root_id=root)
         for name, root in (("b", "twin"), ("a", "other"))
     )
 
-    told = rows(fold(narrow_frame(spark, [one, other, one, other])))
+    recorded = [other, one, other, one] if is_turned else [one, other, one, other]
 
-    assert [(row["name"], row["root_id"], row["description_row"]) for row in told] == [("a", "other", 4)]
+    told = rows(fold(narrow_frame(spark, recorded)))
+
+    row = 4 if is_turned else 3
+    assert [(each["name"], each["root_id"], each["description_row"]) for each in told] == [("b", "twin", row)]
 
 
 def test_most_tasks_are_summed_up_by_hash_and_without_python(spark: SparkSession) -> None:

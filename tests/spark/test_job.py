@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from celeriac.errors import DiskError, ImproperlyConfigured
+from celeriac.pipeline import warehouse as warehouse_module
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse, paths_of
 from celeriac.store.event_log import EventLog
+from celeriac.store.manifest import Manifest, write_manifest
+from celeriac.store.place import Place
 from celeriac.store.segment import Segment
 from celeriac.store.upkeep import merge_small
 from celeriac.testing.process import wait_until
@@ -190,13 +193,106 @@ def test_segments_that_are_damaged_or_too_new_are_told_and_the_run_goes_on_and_i
 def of_a_later_version(path: Path, segment: Segment) -> Path:
     """Replace a segment by one that says it is of a version that nobody knows yet; return where it is."""
     table = pq.read_table(pa.BufferReader(path.read_bytes()))
+    later = table.replace_schema_metadata({**table.schema.metadata, b"celeriac.schema": b"99"})
+    return rewritten(path, segment, later)
+
+
+def rewritten(path: Path, segment: Segment, table: pa.Table) -> Path:
+    """Replace a segment by another table under a name that fits it; return where it is."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"celeriac.schema": b"99"}), sink)
+    pq.write_table(table, sink)
     content = sink.getvalue().to_pybytes()
     made = path.with_name(segment._replace(crc=crc32(content)).name)
     path.unlink()
     made.write_bytes(content)
     return made
+
+
+def test_a_segment_that_spark_could_not_read_is_told_and_the_run_goes_on(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    segments = write_log(log, events_of(TASKS))
+    victim = log / segments[1].path
+    table = pq.read_table(pa.BufferReader(victim.read_bytes()))
+    as_text = table.set_column(
+        table.schema.get_field_index("timestamp"), "timestamp", table["timestamp"].cast(pa.string())
+    )
+    rewritten(victim, segments[1], as_text.replace_schema_metadata(table.schema.metadata))
+
+    report = Pipeline(spark, log, warehouse).run()
+
+    assert [text.partition("damaged: ")[2] for text in report.faults] == [
+        "timestamp is string, and not double; it was left out"
+    ]
+    assert report.events == sum(each.rows for each in segments) - segments[1].rows
+
+
+def test_what_was_published_stays_though_to_publish_failed_in_the_end(
+    spark: "SparkSession", log: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written_and_lost(place: Place, manifest: Manifest) -> None:
+        write_manifest(place, manifest)
+        raise DiskError("the folder cannot be synced")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warehouse_module, "write_manifest", written_and_lost)
+        with pytest.raises(DiskError, match="cannot be synced"):
+            Pipeline(spark, log, tmp_path).run()
+    again = Pipeline(spark, log, tmp_path).run()
+
+    assert again.chunks == 0
+    assert tables_of(tmp_path) == tables_of(whole)
+
+
+def test_a_log_that_is_merged_while_a_run_writes_is_read_again(
+    spark: "SparkSession", whole: Path, tmp_path: Path
+) -> None:
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    write_log(log, events_of(TASKS))
+    merged: list[object] = []
+
+    def merge(point: str) -> None:
+        if point == "tasks-staged" and not merged:
+            merged.append(merge_small(EventLog(log), now=BEGIN_AT + 10**6))
+
+    report = Pipeline(spark, log, warehouse, at=merge).run()
+
+    assert report.events == manifest_of(whole).events
+    assert tables_of(warehouse)["tasks"] == tables_of(whole)["tasks"]
+
+
+def test_tables_are_compacted_while_a_stream_runs_which_takes_what_was_mended_too(
+    spark: "SparkSession", whole: Path, tmp_path: Path
+) -> None:
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    segments = write_log(log, events_of(TASKS))
+    last, victim = log / segments[-1].path, log / segments[1].path
+    sound, kept = victim.read_bytes(), last.read_bytes()
+    damage_at(victim, len(sound) // 2)
+    last.unlink()
+    stop = Event()
+    first = sum(each.rows for each in segments) - segments[1].rows - segments[-1].rows
+    stream = Thread(target=lambda: Pipeline(spark, log, warehouse).follow(0.1, stop), daemon=True)
+
+    stream.start()
+    try:
+        wait_until(lambda: published(warehouse) == first, patience=PATIENCE)
+        with Warehouse(spark, warehouse).alone(stop=Event()):
+            victim.write_bytes(sound)
+            last.write_bytes(kept)
+        Pipeline(spark, log, warehouse).compact()
+        wait_until(lambda: published(warehouse) == manifest_of(whole).events, patience=PATIENCE)
+    finally:
+        stop.set()
+        stream.join()
+
+    tables = tables_of(warehouse)
+    assert tables == {**tables_of(whole), "faults": []}
+
+
+def published(warehouse: Path) -> int:
+    return manifest_of(warehouse).events if (warehouse / "current.json").exists() else 0
 
 
 def test_a_second_job_is_refused_while_one_writes(spark: "SparkSession", log: Path, tmp_path: Path) -> None:

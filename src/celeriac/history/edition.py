@@ -117,8 +117,8 @@ class Edition:
                 raise self._too_large() from None
             except (duckdb.IOException, duckdb.PermissionException, duckdb.InvalidInputException) as error:
                 raise FilesGone(
-                    f"{self.place.url} cannot be read: {_said(error)}; run celeriac pipeline backfill, which "
-                    "publishes those days anew"
+                    f"{self.place.url} cannot be read: {_said(error)}; bring the file back from a copy, or "
+                    "remove the warehouse, which celeriac pipeline run makes anew from the log"
                 ) from None
 
     def run_foreign(self, make: Callable[[Question], _T], text: str, *, timeout: float | None) -> _T:
@@ -201,7 +201,12 @@ def _dataset(url: str, files: list[str]) -> Any:
     store, root = url_to_fs(url)
     day = ds.partitioning(pa.schema([("day", pa.string())]), flavor="hive")
     paths = [f"{root.rstrip('/')}/{each}" for each in files]
-    return ds.dataset(paths, filesystem=store, format="parquet", partitioning=day)
+    # A later Celeriac may have added columns: the file that was written last has them all.
+    last = max(files, key=lambda each: each.split("/")[2])
+    known = ds.dataset(
+        f"{root.rstrip('/')}/{last}", filesystem=store, format="parquet", partitioning=day
+    ).schema
+    return ds.dataset(paths, schema=known, filesystem=store, format="parquet", partitioning=day)
 
 
 def _check(text: str) -> None:

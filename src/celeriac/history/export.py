@@ -54,13 +54,12 @@ def export(
         from celeriac.history.postgres import write_postgres  # noqa: PLC0415 - only who exports there loads it
 
         columns = written_columns(table, is_without=INNER_COLUMNS)
-        parts = sorted(filter(days.has, edition.manifest.tables.get(table, {})))
         target, count = write_postgres(
             to,
             table,
             columns,
             name=name or f"history_{table}",
-            days=parts,
+            days=days,
             run=lambda write: rows.given_to(write, columns),
         )
         return Exported(count, target)

@@ -12,6 +12,7 @@ from celeriac.errors import (
     DiskError,
     ImproperlyConfigured,
 )
+from celeriac.history.span import Days
 from celeriac.masking import MASK, sanitize_url
 from celeriac.model.table import Column
 
@@ -32,6 +33,8 @@ _MAX_NAME_BYTES: Final = 63
 _DRAFT: Final = "celeriac_draft"
 #: Stands for the character 0, which PostgreSQL refuses in any text.
 _NULL_SIGN: Final = "\N{SYMBOL FOR NULL}"
+#: Sorts after every date.
+_AFTER_ALL: Final = "9999-99-99"
 _PATIENCE: Final = 30
 _REFUSED: Final = ("28", "42501", "3D000")
 #: What PostgreSQL says of a login before it gives its error a number.
@@ -45,14 +48,14 @@ def write_postgres(
     columns: Sequence[Column],
     *,
     name: str,
-    days: Sequence[str],
+    days: Days,
     run: Callable[[Callable[[Any], int]], int],
 ) -> tuple[str, int]:
     """Write rows into the table ``name``, which is made if it is not there.
 
-    Tasks and attempts take the place of those of the same id; of the other tables all rows of ``days`` are
-    replaced. ``run`` gives a function the rows. ``name`` may have a schema before it: ``ops.tasks``.
-    Returns where they are now, and how many they were.
+    Tasks, and the attempts of tasks, take the place of those of the same id; of the other tables all rows of
+    ``days`` are replaced. ``run`` gives a function the rows. ``name`` may have a schema before it:
+    ``ops.tasks``. Returns where they are now, and how many they were.
     """
     path = _path(name)
     with _connected(url) as connection, connection.transaction():
@@ -114,18 +117,25 @@ def _cell(value: Any) -> Any:
     return list(map(_cell, value)) if isinstance(value, list) else value
 
 
-def _settle(
-    connection: Any, path: list[str], table: str, columns: Sequence[Column], days: Sequence[str]
-) -> None:
+def _settle(connection: Any, path: list[str], table: str, columns: Sequence[Column], days: Days) -> None:
     """Put what was copied in its place."""
     from psycopg import sql  # noqa: PLC0415
 
     names = [each.name for each in columns]
     target, draft = sql.Identifier(*path), sql.Identifier(_DRAFT)
     key = _KEYS.get(table)
+    if table == "attempts":
+        # What was taken for an attempt may turn out to be another one.
+        connection.execute(
+            sql.SQL("DELETE FROM {} WHERE uuid IN (SELECT uuid FROM {})").format(target, draft)
+        )
+    conflict: sql.Composable = sql.SQL("")
     if key is None:
-        connection.execute(sql.SQL("DELETE FROM {} WHERE day = ANY(%s)").format(target), (list(days),))
-        conflict: sql.Composable = sql.SQL("")
+        # All days between the two: one of which nothing is left has no rows in the draft.
+        last = days.last or _AFTER_ALL
+        connection.execute(
+            sql.SQL("DELETE FROM {} WHERE day >= %s AND day <= %s").format(target), (days.first, last)
+        )
     else:
         changed = [
             sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(each)) for each in names if each not in key

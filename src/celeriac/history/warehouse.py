@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Self, TypeVar
 
-from celeriac.errors import CallerError
+from celeriac.errors import CallerError, DiskError
 from celeriac.history.answer import Answer, Question
 from celeriac.history.edition import Edition, FilesGone
 from celeriac.history.source import known_table, picked, quoted
@@ -256,11 +256,23 @@ class Warehouse:
                 f"{self.place.url} holds no tables yet: run celeriac pipeline run first, or name another "
                 "warehouse"
             )
+        for name, version in manifest.schemas.items():
+            known = TABLES[name].version if name in TABLES else 0
+            if version > known:
+                raise DiskError(
+                    f"{self.place.url} has {name} of version {version}, and this is {known}: "
+                    "upgrade celeriac here"
+                )
         with self._mutex:
-            if self._edition is None or self._edition.manifest.version != manifest.version:
+            if self._edition is None or _identity(self._edition.manifest) != _identity(manifest):
                 # One that is replaced is not closed: others may be asking.
                 self._edition = Edition(self.place, self._url, manifest, memory=self._memory)
             return self._edition
+
+
+def _identity(manifest: Manifest) -> tuple[int, float]:
+    """Return what tells one manifest from another: in a warehouse that is made anew versions begin again."""
+    return manifest.version, manifest.published_at
 
 
 def _tests(columns: Sequence[str], where: Mapping[str, object]) -> tuple[list[str], dict[str, object]]:

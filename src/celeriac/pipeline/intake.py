@@ -20,7 +20,7 @@ from celeriac.pipeline.warehouse import escaped, spark_path
 from celeriac.store.catalogue import catalogue_of, hour_at, span_of
 from celeriac.store.manifest import Manifest
 from celeriac.store.place import place_for
-from celeriac.store.segment import EVENTS, Damaged, Segment, TooNew, read_segment
+from celeriac.store.segment import EVENTS, Damaged, Segment, TooNew, check_segment
 
 __all__ = ["Chunk", "Gone", "Intake", "UnusedSegment", "covered_spans", "partly"]
 
@@ -105,7 +105,7 @@ class Intake:
 
     def _check(self, segment: Segment) -> UnusedSegment | None:
         try:
-            read_segment(self.place, segment, columns=[])
+            check_segment(self.place, segment)
         except Damaged as error:
             kind = "too_new" if isinstance(error, TooNew) else "damaged"
             day = datetime.fromtimestamp(hour_at(segment), UTC).strftime("%Y-%m-%d")

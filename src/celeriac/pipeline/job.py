@@ -22,7 +22,7 @@ from celeriac.pipeline.report import Compacted, Estimate, Report, Verified
 from celeriac.pipeline.session import reason_of
 from celeriac.pipeline.stream import followed
 from celeriac.pipeline.verification import verified
-from celeriac.pipeline.warehouse import Staged, Warehouse, changed, new_run
+from celeriac.pipeline.warehouse import Staged, Superseded, Warehouse, changed, new_run
 from celeriac.store.catalogue import span_of
 from celeriac.store.disk import At, pass_by
 from celeriac.store.manifest import Manifest, PartFile
@@ -41,6 +41,11 @@ _MEASURED_EVENTS: Final = 100_000
 _TRIES: Final = 5
 #: How much of the work is done when a phase is.
 _CHECKED, _FOLDED, _MADE = 0.05, 0.6, 0.95
+_CHECKPOINT: Final = "checkpoint"
+_GONE: Final = (
+    "segments of the log went away while they were read: celeriac log compact may be at work; run it again "
+    "when that has ended. The tables are as they were published last"
+)
 
 
 class Pipeline:
@@ -81,7 +86,7 @@ class Pipeline:
         Raises DiskError while another job writes to the warehouse, and CeleriacError if Spark fails.
         """
         with self._begun():
-            return self._all(lambda: self._intake.new(covered_spans(self._warehouse.manifest())))
+            return self._new()
 
     def backfill(self, since: float | None = None, until: float | None = None) -> Report:
         """Read the segments of a time again, whether they are in the tables or not. Nothing counts twice."""
@@ -92,14 +97,21 @@ class Pipeline:
     def follow(self, interval: float, stop: Event) -> Report:
         """Take in what is new, every so many seconds, until ``stop`` is set."""
         report = Report()
-        with self._begun():
+
+        def take() -> None:
+            # One batch at a time, so that the tables can be compacted in between.
+            with self._warehouse.alone(stop=stop):
+                report.add(self._new())
+
+        with self._told(), self._warehouse.alone(f"{_CHECKPOINT}.lock"):
             followed(
                 self._spark,
                 self._intake,
-                checkpoint=f"{self._warehouse.root}/checkpoint",
+                checkpoint=f"{self._warehouse.root}/{_CHECKPOINT}",
+                is_resumed=any(self._warehouse.place.names(_CHECKPOINT)),
                 interval=interval,
                 stop=stop,
-                take=lambda names: report.add(self._named(names)),
+                take=take,
                 at=self._at,
             )
         return report
@@ -112,7 +124,10 @@ class Pipeline:
     def verify(self, sample: int = 1000) -> Verified:
         """Fold the events of some tasks in memory, and compare them with the table."""
         with self._told():
-            return verified(self._spark, self._intake, self._warehouse, sample=sample)
+            try:
+                return verified(self._spark, self._intake, self._warehouse, sample=sample)
+            except Gone:
+                raise CeleriacError(_GONE) from None
 
     def explain(self) -> Estimate:
         """Return what a run would read now, how Spark would go about it, and how long it may take."""
@@ -157,10 +172,12 @@ class Pipeline:
                 # What was there a moment ago is part of something else now.
                 tries_left -= 1
                 if is_again or not tries_left:
-                    raise CeleriacError(
-                        "segments of the log went away while they were read: celeriac log compact may be at "
-                        "work; run it again when that has ended. The tables are as they were published last"
-                    ) from None
+                    raise CeleriacError(_GONE) from None
+                continue
+            except Superseded:
+                tries_left -= 1
+                if not tries_left:
+                    raise
                 continue
             tried |= {segment.path for segment in chunk}
             report.add(done)
@@ -168,16 +185,9 @@ class Pipeline:
             self._mirror.write()
         return report
 
-    def _named(self, names: Sequence[str] | None) -> Report:
-        """Take those of some segments, or of all, that are not in the tables yet."""
-        wanted = None if names is None else set(names)
-
-        def find() -> list[Segment]:
-            new = self._intake.new(covered_spans(self._warehouse.manifest()))
-            # What was merged meanwhile comes again under its new name.
-            return [segment for segment in new if wanted is None or segment.path in wanted]
-
-        return self._all(find)
+    def _new(self) -> Report:
+        """Take the segments that are not in the tables yet."""
+        return self._all(lambda: self._intake.new(covered_spans(self._warehouse.manifest())))
 
     def _first(self, found: Sequence[Segment]) -> list[Segment]:
         """Return as many segments as are taken at once, one at least."""
@@ -218,7 +228,7 @@ class Pipeline:
             self._warehouse.publish(made, staged)
             is_published = True
             self._at("after-publish")
-        except (PySparkException, Py4JError):
+        except (PySparkException, Py4JError, OSError):
             # Somebody may have merged what we were reading.
             if self._intake.is_gone(chunk.segments):
                 raise Gone from None

@@ -49,8 +49,10 @@ class Mirror:
         if manifest is None:
             return
         written = self._written()
-        for table, days in manifest.tables.items():
+        # A table that has become empty is not in the manifest any more.
+        for table in sorted({*manifest.tables, *written}):
             known = written.setdefault(table, {})
+            days = manifest.tables.get(table, {})
             files = {day: [each.path for each in parts] for day, parts in days.items()}
             other = sorted(day for day in {*files, *known} if files.get(day) != known.get(day))
             if other:
@@ -69,7 +71,7 @@ class Mirror:
         return {}
 
     def _replace(self, manifest: Manifest, table: str, days: list[str]) -> None:
-        parts = manifest.tables[table]
+        parts = manifest.tables.get(table, {})
         rows = self._warehouse.read(table, [each for day in days for each in parts.get(day, ())])
         (self._as_delta if self._form == "delta" else self._as_iceberg)(rows, table, days)
 

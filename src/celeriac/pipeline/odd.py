@@ -64,7 +64,9 @@ _PHASES: Final = {
 }
 #: What identifies an event of a task, and orders it: ``core.order.task_key``.
 _KEY: Final = ("at", "stamp", "host", "pid", "type", "retries")
-_REST: Final = ("row", "clock", "name", "queue", "root_id", "parent_id", "runtime", "eta_at", "requeue")
+#: Of two contents of one identity, which is a forgery or a bug, the greatest is kept: whichever was recorded
+#: last is up to chance.
+_REST: Final = ("clock", "name", "queue", "root_id", "parent_id", "runtime", "eta_at", "requeue", "row")
 
 
 def odd_tasks(events: DataFrame) -> DataFrame:

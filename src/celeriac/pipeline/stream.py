@@ -1,10 +1,9 @@
 """What is new in a log, taken as it comes, by Structured Streaming."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
 from typing import Final
-from urllib.parse import unquote
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,30 +28,31 @@ def followed(
     intake: Intake,
     *,
     checkpoint: str,
+    is_resumed: bool,
     interval: float,
     stop: Event,
-    take: Callable[[Sequence[str] | None], object],
+    take: Callable[[], object],
     at: At,
 ) -> None:
-    """Give the names of new segments to ``take``, every ``interval`` seconds, until ``stop`` is set.
+    """Call ``take`` whenever there are new segments, looking every ``interval`` seconds.
 
-    The first time it gives None, for all that are not in the tables. Which were given is kept in
-    ``checkpoint``. Names that were given when it was killed are given again.
+    If it ``is_resumed`` it does so at once too, or what was mended meanwhile would wait for something new. It
+    ends when ``stop`` is set. Which segments it was called for is kept in ``checkpoint``: after a kill it is
+    called for them again. What is to be taken it finds by itself, so that a segment which could not be used,
+    and was brought back from a copy since, is taken too.
     """
     if is_remote(spark):
         # There what takes a batch runs on the server, out of our reach.
         _looked(interval=interval, stop=stop, take=take, at=at)
         return
     failures: list[BaseException] = []
-    busy, is_begun = Lock(), Event()
+    busy = Lock()
 
-    def take_batch(batch: DataFrame, _number: int) -> None:
+    def take_batch(_batch: DataFrame, _number: int) -> None:
         with busy:
             try:
                 _go_on(stop)
-                # What an earlier stream had to leave out, such as a damaged segment, may be well now.
-                take(_names(batch) if is_begun.is_set() else None)
-                is_begun.set()
+                take()
                 at("before-commit")
             except BaseException as error:
                 # Spark tells it as a text; whoever waits is to have it as it is.
@@ -61,6 +61,8 @@ def followed(
 
     if intake.place.is_local:
         Path(intake.place.url, EVENTS).mkdir(parents=True, exist_ok=True)
+    if is_resumed:
+        take()
     query = (
         _paths(spark, intake.events)
         .writeStream.foreachBatch(take_batch)
@@ -105,18 +107,9 @@ def _go_on(stop: Event) -> None:
         raise _Stopped
 
 
-def _names(batch: DataFrame) -> list[str]:
-    return sorted(_name(row["path"]) for row in batch.distinct().collect())
-
-
-def _looked(*, interval: float, stop: Event, take: Callable[[Sequence[str] | None], object], at: At) -> None:
+def _looked(*, interval: float, stop: Event, take: Callable[[], object], at: At) -> None:
     """Do the same by looking at the log, without a checkpoint: which events the tables have is enough."""
     while not stop.is_set():
-        take(None)
+        take()
         at("before-commit")
         stop.wait(interval)
-
-
-def _name(path: str) -> str:
-    """Return the name of a segment that Spark calls by its address: ``events/date=…/hour=…/….parquet``."""
-    return "/".join(unquote(path).split("/")[-4:])

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
+from threading import Event
 from time import time
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -30,6 +31,7 @@ __all__ = [
     "RETIRED_AGE",
     "Parts",
     "Staged",
+    "Superseded",
     "Warehouse",
     "changed",
     "day_of",
@@ -53,6 +55,8 @@ _RUN_TIME: Final = "%Y%m%dT%H%M%S"
 RETIRED_AGE: Final = 3600.0
 #: Where nothing keeps two jobs apart, the other may be at work for so long.
 _REMOTE_AGE: Final = 86_400.0
+#: How often it is looked whether a lock is free.
+_LOOK_EVERY: Final = 0.2
 #: The schemes of Hadoop for those of fsspec.
 _SCHEMES: Final = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "gcs": "gs", "az": "abfs", "adl": "abfs"}
 _GLOB: Final = re.compile(r"([\\{}\[\]*?])")
@@ -66,6 +70,10 @@ _WRITE: Final = {
 _LOOK_UP: Final = {
     "tasks": {"parquet.bloom.filter.enabled#uuid": "true", "parquet.bloom.filter.adaptive.enabled": "true"},
 }
+
+
+class Superseded(DiskError):
+    """Another job was quicker."""
 
 
 def day_of(file: PartFile) -> str:
@@ -205,7 +213,7 @@ class Warehouse:
             self._sync(each.path for days in new.tables.values() for files in days.values() for each in files)
         known = read_manifest(self.place)
         if (0 if known is None else known.version) != manifest.version - 1:
-            raise DiskError(
+            raise Superseded(
                 f"another job has published in {self.place.url} meanwhile, so this one does not: "
                 "run it again, and one at a time"
             )
@@ -230,8 +238,15 @@ class Warehouse:
     # -- tidying
 
     def discard(self, runs: Iterable[str]) -> None:
-        """Remove what runs have written and nobody will publish."""
+        """Remove what runs have written and did not publish.
+
+        To publish may fail when all is done: a signal comes, or a folder cannot be synced. What readers see
+        then stays.
+        """
+        published = {name.split("/")[2] for name in paths_of(read_manifest(self.place))}
         for run in runs:
+            if run in published:
+                continue
             if self.place.is_local:
                 for folder in Path(self.place.url, _TABLES).glob(f"*/{run}"):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -263,33 +278,41 @@ class Warehouse:
         self.place.remove(name)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Be the only job that writes here; DiskError if another is. An object store has no such lock."""
+    def alone(self, lock: str = "lock", *, stop: Event | None = None) -> Iterator[None]:
+        """Be the only one that writes here; DiskError if another is. An object store has no such lock.
+
+        With ``stop`` it is waited for the other until that is set. ``lock`` names another thing to be alone
+        with.
+        """
         if not self.place.is_local:
             yield
             return
-        path = Path(self.place.url, "lock")
+        path = Path(self.place.url, lock)
         try:
             make_folders(path.parent)
             number = os.open(path, os.O_RDWR | os.O_CREAT | FLAGS, MODE)
         except OSError as error:
             raise failed(f"{path} cannot be made", error) from None
         try:
-            self._lock(number, path)
+            while not self._is_locked(number, path):
+                if stop is None or stop.wait(_LOOK_EVERY):
+                    raise DiskError(
+                        f"{path} is taken: another job of the pipeline writes to this warehouse. "
+                        "Try again when it has ended, or name another warehouse"
+                    )
             yield
         finally:
             os.close(number)
 
-    def _lock(self, number: int, path: Path) -> None:
+    def _is_locked(self, number: int, path: Path) -> bool:
+        """Take a lock, if nobody has it."""
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DiskError(
-                f"{path} is taken: another job of the pipeline writes to this warehouse. "
-                "Try again when it has ended, or name another warehouse"
-            ) from None
+            return False
         except OSError as error:
             raise failed(f"{path} cannot be locked", error) from None
+        return True
 
 
 def changed(

@@ -6,7 +6,8 @@ number is missing without one, something was lost, and every reader says so.
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import datetime
 from itertools import groupby, pairwise
 from math import inf
 from operator import attrgetter
@@ -135,9 +136,10 @@ def _shared(span: Span, others: Iterable[Span]) -> int:
 def hour_at(segment: Segment) -> float:
     """Return when the hour began in which the first row of a segment was received."""
     found = _HOUR.fullmatch(segment.path)
-    if found is None:
-        return segment.begin_at
-    return datetime.strptime(f"{found[1]} {found[2]}", "%Y-%m-%d %H").replace(tzinfo=UTC).timestamp()
+    if found is not None:
+        with suppress(ValueError):  # a folder may be named after a day that no month has
+            return datetime.strptime(f"{found[1]} {found[2]}Z", "%Y-%m-%d %H%z").timestamp()
+    return segment.begin_at
 
 
 def spool_of(place: Place, spool: Path | None) -> Path | None:

@@ -5,7 +5,8 @@ that stands outside of the file finds all damage within.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from math import ceil, floor, isnan
@@ -27,6 +28,7 @@ __all__ = [
     "Damaged",
     "Segment",
     "TooNew",
+    "check_segment",
     "live",
     "read_segment",
     "segments_in",
@@ -239,6 +241,44 @@ def read_segment(
     the rows anew would lose these, and gets TooNew. Raises Damaged if anything is wrong with the file, and
     DiskError if it cannot be read, with ENOENT for one that is gone.
     """
+    with _opened(place, segment, dictionaries) as (where, file):
+        names = SCHEMA.names if columns is None else list(columns)
+        known = file.schema_arrow.names
+        unknown = sorted(set(known) - set(SCHEMA.names))
+        if is_for_rewriting and unknown:
+            raise TooNew(
+                f"{where} is of a later version, with {', '.join(unknown)}, which would be lost: "
+                "upgrade celeriac here"
+            )
+        table = file.read([name for name in names if name in known])
+        return _completed(table, names, dictionaries)
+
+
+def check_segment(place: Place, segment: Segment) -> None:
+    """Check that a segment can be read by others as it is: by Spark, which casts and completes nothing.
+
+    Raises what :func:`read_segment` does; Damaged too if a column is of another type than SCHEMA has it, or
+    if rows are of another recorder, or have other numbers, than the name of the file says.
+    """
+    with _opened(place, segment, ["recorder"]) as (where, file):
+        types = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
+        for field in SCHEMA:
+            told = types.get(field.name, field.type)
+            if told != field.type and getattr(told, "value_type", None) != field.type:
+                raise Damaged(f"{where} is damaged: {field.name} is {told}, and not {field.type}")
+        rows = file.read(["recorder", "sequence"])
+        recorders = set(pc.unique(rows["recorder"]).to_pylist())
+        numbers = pc.min_max(rows["sequence"]).as_py()
+        is_off = rows.num_rows and (numbers["min"] < segment.first or numbers["max"] > segment.last)
+        if not recorders <= {segment.recorder} or rows["sequence"].null_count or is_off:
+            raise Damaged(f"{where} is damaged: its rows are not those that its name says")
+
+
+@contextmanager
+def _opened(
+    place: Place, segment: Segment, dictionaries: Sequence[str]
+) -> Iterator[tuple[str, pq.ParquetFile]]:
+    """Have the file of a segment, and what it is called, once all is checked but its rows."""
     content = place.read(segment.path)
     where = f"{place.url.rstrip('/')}/{segment.path}"
     if crc32(content) != segment.crc:
@@ -250,17 +290,8 @@ def read_segment(
             pa.BufferReader(content), read_dictionary=list(dictionaries), page_checksum_verification=True
         )
         _check_told(where, segment, file)
-        names = SCHEMA.names if columns is None else list(columns)
-        known = file.schema_arrow.names
-        unknown = sorted(set(known) - set(SCHEMA.names))
-        if is_for_rewriting and unknown:
-            raise TooNew(
-                f"{where} is of a later version, with {', '.join(unknown)}, which would be lost: "
-                "upgrade celeriac here"
-            )
-        table = file.read([name for name in names if name in known])
-        return _completed(table, names, dictionaries)
-    except (pa.ArrowException, OSError, ValueError) as error:
+        yield where, file
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, Damaged):
             raise
         raise Damaged(f"{where} is damaged: {error}") from None

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from celeriac import history
 from celeriac.errors import CallerError, DiskError
 from celeriac.history import Warehouse
 from celeriac.model.table import TABLES
-from celeriac.store.manifest import Manifest, PartFile, write_manifest
+from celeriac.store.manifest import Manifest, PartFile, read_manifest, write_manifest
 from celeriac.store.place import place_for
 from tests.warehouses import DAY, MIDNIGHT, attempt, publish, rollup, task
 
@@ -191,6 +192,27 @@ def test_what_is_published_meanwhile_is_seen_by_the_next_question(warehouse: War
     assert warehouse.sql("SELECT uuid FROM tasks").fetch().rows == [("new",)]
 
 
+def test_a_warehouse_that_is_made_anew_is_seen_though_its_versions_begin_again(
+    warehouse: Warehouse, root: Path
+) -> None:
+    before = uuids(warehouse.table("tasks", ["uuid"]))
+    shutil.rmtree(root)
+
+    publish(root, {"tasks": [task("anew")]}, version=1, published_at=MIDNIGHT + 60)
+
+    assert before == ["a", "b", "c", "d"]
+    assert uuids(warehouse.table("tasks", ["uuid"])) == ["anew"]
+
+
+def test_tables_of_a_later_version_are_not_read_as_if_they_were_ours(root: Path) -> None:
+    manifest = read_manifest(place_for(root))
+    assert manifest is not None
+    write_manifest(place_for(root), msgspec.structs.replace(manifest, schemas={"tasks": 99}))
+
+    with pytest.raises(DiskError, match="has tasks of version 99, and this is"):
+        history.open(root)
+
+
 class Replaced(Warehouse):
     """A warehouse that is published anew, and whose old files go, just after its manifest was read."""
 
@@ -223,7 +245,7 @@ def test_files_that_go_between_the_manifest_and_their_reading_are_looked_for_onc
 def test_files_that_are_gone_for_good_are_told_with_the_fix(warehouse: Warehouse, root: Path) -> None:
     shutil.rmtree(root / "tables" / "tasks" / "run-1" / "day=2026-11-15")
 
-    with pytest.raises(DiskError, match="celeriac pipeline backfill"):
+    with pytest.raises(DiskError, match="which celeriac pipeline run makes anew"):
         warehouse.table("tasks").dicts()
     with pytest.raises(DiskError, match="lacks files"):
         warehouse.sql("SELECT uuid FROM tasks").fetch()
@@ -233,7 +255,7 @@ def test_a_damaged_file_is_told_with_the_fix(warehouse: Warehouse, root: Path) -
     (damaged,) = (root / "tables" / "tasks").glob("*/day=2026-11-15/*")
     damaged.write_bytes(b"not Parquet at all")
 
-    with pytest.raises(DiskError, match="celeriac pipeline backfill"):
+    with pytest.raises(DiskError, match="which celeriac pipeline run makes anew"):
         warehouse.table("tasks").dicts()
 
 
@@ -267,6 +289,25 @@ def test_an_object_store_answers_as_a_folder_does(root: Path) -> None:
 
     assert sorted(row["uuid"] for row in rows) == ["c", "d"]
     assert counted == [(4, "2026-11-16")]
+
+
+def test_a_column_that_a_later_celeriac_added_is_read_from_an_object_store_too(root: Path) -> None:
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    store = pytest.importorskip("fsspec").filesystem("memory")
+    before = publish(root, {"tasks": [task("old")]}, version=2)
+    (old,) = root.glob("tables/tasks/run-2/day=2026-11-14/*")
+    pq.write_table(pq.read_table(old, partitioning=None).drop(["queue"]), old)
+    after = publish(root, {"tasks": [task("new", queue="celery", day="2026-11-16")]}, version=3)
+    both = {"tasks": {**before.tables["tasks"], **after.tables["tasks"]}}
+    write_manifest(place_for(root), msgspec.structs.replace(after, tables=both))
+    for path in root.rglob("*.*"):
+        store.pipe_file(f"/bucket/grown/{path.relative_to(root)}", path.read_bytes())
+
+    with history.open("memory://bucket/grown") as warehouse:
+        rows = warehouse.table("tasks", ["uuid", "queue"]).dicts()
+
+    assert {row["uuid"]: row["queue"] for row in rows} == {"old": None, "new": "celery"}
 
 
 # -- SQL

@@ -18,7 +18,16 @@ from celeriac.errors import CallerError, DiskError
 from celeriac.model.events import Event, Started
 from celeriac.store.columns import SCHEMA, event_moment, to_batch, to_events
 from celeriac.store.place import Place, place_for
-from celeriac.store.segment import Damaged, Segment, TooNew, live, read_segment, segments_in, write_segment
+from celeriac.store.segment import (
+    Damaged,
+    Segment,
+    TooNew,
+    check_segment,
+    live,
+    read_segment,
+    segments_in,
+    write_segment,
+)
 from celeriac.wire.event import Gate
 from tests.builders import WIRE_EVENTS, by_dict, only
 from tests.property.effort import COSTLY
@@ -410,6 +419,24 @@ def test_columns_that_a_file_lacks_are_null_and_those_it_has_too_many_are_left_o
     assert read_segment(place, other).schema.equals(SCHEMA)
     assert read_segment(place, other)["rest"].null_count == 11
     assert read(place, other) == events()
+
+
+def test_what_others_cannot_read_as_it_is_is_found(place: Place) -> None:
+    segment = write(place, events())
+    table = read_segment(place, segment)
+    number, name = table.schema.get_field_index("timestamp"), table.schema.get_field_index("recorder")
+    as_text = table.set_column(number, "timestamp", table["timestamp"].cast(pa.string()))
+    of_another = table.set_column(name, "recorder", pa.array([*["other"] * 5, *[None] * 6]))
+
+    check_segment(place, segment)
+    check_segment(place, remade(place, segment, table.drop_columns(["rest"])))
+
+    with pytest.raises(Damaged, match="timestamp is string, and not double"):
+        check_segment(place, remade(place, segment, as_text))
+    with pytest.raises(Damaged, match="its rows are not those that its name says"):
+        check_segment(place, remade(place, segment, of_another))
+    with pytest.raises(Damaged, match="recorder"):
+        check_segment(place, remade(place, segment, table.drop_columns(["recorder"])))
 
 
 def test_a_column_of_another_type_is_damage(place: Place) -> None:
