@@ -35,6 +35,7 @@ _SINGLE: Final = {
     "record": "celeriac.cli.record",
     "replay": "celeriac.cli.replay",
     "snapshot": "celeriac.cli.snapshot",
+    "web": "celeriac.cli.web",
     "conf": "celeriac.cli.conf",
 }
 _GROUPS: Final = {
@@ -42,6 +43,7 @@ _GROUPS: Final = {
     "log": "celeriac.cli.log",
     "history": "celeriac.cli.history",
     "pipeline": "celeriac.cli.pipeline",
+    "access": "celeriac.cli.access",
 }
 #: The names of all commands.
 COMMANDS: Final = (*_SINGLE, *_GROUPS)

@@ -20,6 +20,7 @@ from celeriac.core.history import History
 from celeriac.core.order import task_key
 from celeriac.model.clock import NEW_INCARNATION, NO_CLOCK
 from celeriac.model.events import (
+    Failed,
     Received,
     Rejected,
     Retried,
@@ -30,13 +31,15 @@ from celeriac.model.events import (
 )
 from celeriac.model.states import READY_STATES, REJECTED, RETRY
 
-__all__ = ["Attempt", "attempts_of"]
+__all__ = ["Attempt", "attempts_of", "ended_by"]
 
 _E = TypeVar("_E", bound=TaskEvent)
 _Process = tuple[str, int]
 
 #: What may happen to an attempt, besides its end for good.
 _COURSE: Final = frozenset({Received, Started, Retried, Rejected})
+#: What ends an attempt that had begun.
+_ENDS: Final = frozenset({Succeeded, Failed, Retried})
 #: What tells whether a process has the task on its hands.
 _ON_HAND: Final = (Received, Started, Rejected)
 
@@ -92,6 +95,14 @@ def attempts_of(history: History, read_eta: Callable[[str], float | None]) -> li
             )
         )
     return attempts
+
+
+def ended_by(event: TaskEvent, history: History, read_eta: Callable[[str], float | None]) -> Attempt | None:
+    """Return the attempt that an event of a task ended; None if it ended none."""
+    if type(event) not in _ENDS:
+        return None
+    attempts = (each for each in attempts_of(history, read_eta) if each.ended_at == event.timestamp)
+    return next((each for each in attempts if each.worker == event.hostname), None)
 
 
 def _courses(

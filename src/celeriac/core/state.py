@@ -96,11 +96,18 @@ class ClusterState:
         self.on_node_join = on_node_join
         self.on_node_leave = on_node_leave
         self.on_drift = on_drift
+        #: Called with a task and the event that was news of it, and when that came; with neither for one that
+        #: was restored. The lock is held.
+        self.on_task: Callable[[Task, TaskEvent | None, float | None], object] | None = None
+        #: Called with a task that is not in memory any more.
+        self.on_forget: Callable[[Task], object] | None = None
         self.workers: OrderedDict[str, Worker] = OrderedDict()
         self.tasks: OrderedDict[str, Task] = OrderedDict()
         self.event_count = 0
         #: How many tasks were received, duplicates included.
         self.task_count = 0
+        #: Events of tasks so far; unlike the counts it never begins anew, so that lists stay in order.
+        self._heard = 0
         self._now = now
         self._lock = mutex or nullcontext()
         #: The last times when events may have been missed, as our receiver told.
@@ -199,7 +206,11 @@ class ClusterState:
             self.workers.update((worker.hostname, worker) for worker in kept)
             for task in deque(tasks, self.max_tasks_in_memory):
                 self.tasks[task.uuid] = task
+                self._heard += 1
+                task.heard = self._heard
                 self._move_child(task.uuid, old=None, new=task.parent_link)
+                if self.on_task is not None:
+                    self.on_task(task, None, None)
             self.gaps.extend(gaps)
             self.event_count, self.task_count = event_count, task_count
 
@@ -221,10 +232,14 @@ class ClusterState:
             worker.own(event, received_at)
             if type(event) is Received:
                 self.task_count += 1
-        parent = task.parent_link
+        self._heard += 1
+        task.heard = self._heard
+        parent, past = task.parent_link, task.history
         task.apply(event)
         if task.parent_link is not parent:
             self._move_child(uuid, old=parent, new=task.parent_link)
+        if self.on_task is not None and task.history is not past:
+            self.on_task(task, event, received_at)
         return task, created
 
     def _add_task(self, uuid: str) -> Task:
@@ -234,9 +249,11 @@ class ClusterState:
         return task
 
     def _forget(self, uuid: str) -> None:
-        parent = self.tasks.pop(uuid).parent_link
-        if parent is not None:
-            self._move_child(uuid, old=parent, new=None)
+        task = self.tasks.pop(uuid)
+        if task.parent_link is not None:
+            self._move_child(uuid, old=task.parent_link, new=None)
+        if self.on_forget is not None:
+            self.on_forget(task)
 
     def _move_child(self, uuid: str, *, old: str | None, new: str | None) -> None:
         """Keep the children of each task; a task without children has no entry, so none is left behind."""

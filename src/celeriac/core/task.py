@@ -72,8 +72,8 @@ class Task:
     )  # fmt: skip
 
     __slots__ = (
-        "__weakref__", "_facts", "_host", "_name", "cluster_state", "history", "latest", "parent_link",
-        "uuid",
+        "__weakref__", "_facts", "_host", "_name", "cluster_state", "heard", "history", "kind", "latest",
+        "parent_link", "uuid",
     )  # fmt: skip
 
     def __init__(self, uuid: str, cluster_state: ClusterState) -> None:
@@ -86,6 +86,10 @@ class Task:
         self._host: str | None = None
         #: The task that sent it. Unlike ``parent_id`` a retry does not hide it.
         self.parent_link: str | None = None
+        #: The number of the last event about it, among those of all tasks; lists are in this order.
+        self.heard = 0
+        #: What it is counted as, where somebody counts; see :class:`~celeriac.core.tally.Tally`.
+        self.kind: tuple[str, str | None] | None = None
         self._facts: facts.Facts | None = None
 
     def __repr__(self) -> str:

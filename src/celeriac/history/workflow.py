@@ -1,9 +1,8 @@
 """Questions about a workflow: which tasks a task brought about, and which of them it waited for."""
 
-from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any, Final
 
+from celeriac.core.workflow import Node, in_tree_order
 from celeriac.errors import CallerError
 from celeriac.history.edition import Edition
 from celeriac.history.span import Days
@@ -74,26 +73,12 @@ def _found(edition: Edition, uuid: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def _ordered(members: list[tuple[Any, ...]], root: str, critical: frozenset[str]) -> list[WorkflowTask]:
-    """Return tasks so that those below one follow it; one whose parent is unknown stands below the first."""
+    """Return tasks so that those below one follow it."""
     rows = {row[0]: row for row in members}
-    below: Mapping[str | None, list[str]] = defaultdict(list)
-    for uuid, row in rows.items():
-        is_known = row[4] in rows and row[4] != uuid
-        parent = row[4] if is_known else root if root in rows else None
-        below[None if uuid == root else parent].append(uuid)
-    tasks: list[WorkflowTask] = []
-    told: set[str] = set()
-    # What stands in a circle is under nothing at the top: it is told last, at the top.
-    for start in (*below[None], *rows):
-        waiting = [(start, 0)]
-        while waiting:
-            uuid, depth = waiting.pop()
-            if uuid in told:
-                continue
-            told.add(uuid)
-            tasks.append(_task(rows[uuid], depth, is_critical=uuid in critical))
-            waiting += [(each, depth + 1) for each in reversed(below.get(uuid, []))]
-    return tasks
+    nodes = {uuid: Node(row[4]) for uuid, row in rows.items()}
+    return [
+        _task(rows[uuid], depth, is_critical=uuid in critical) for uuid, depth in in_tree_order(nodes, root)
+    ]
 
 
 def _task(row: tuple[Any, ...], depth: int, *, is_critical: bool) -> WorkflowTask:

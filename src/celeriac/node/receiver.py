@@ -76,6 +76,11 @@ class EventReceiver:
         """How many times the link was lost."""
         return self._reception.losses
 
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether everything that is published now arrives."""
+        return self._link is not None
+
     def capture(self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True) -> None:
         """Handle events until ``limit`` of them have come, or :meth:`stop` is called.
 

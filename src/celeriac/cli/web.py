@@ -1,0 +1,163 @@
+"""``celeriac web``: the dashboard and its API."""
+
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.session import Session
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.masking import sanitize_url
+from celeriac.model.election import Level
+from celeriac.node.history import redactor_of
+
+if TYPE_CHECKING:
+    from celeriac.app import Celeriac
+    from celeriac.node.replay import Replay
+    from celeriac.web.board import Board
+
+__all__ = ["web"]
+
+#: A number that nothing else is known to use.
+PORT: Final = 8765
+
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host", metavar="ADDRESS", help="Where to serve; beyond this machine it needs --accounts."
+    ),
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to serve; 0 for a free one.")]
+Log = Annotated[
+    str | None,
+    typer.Option("--log", metavar="URL", help="Where the log is; else the setting log_url, if there is one."),
+]
+Tables = Annotated[
+    str | None,
+    typer.Option("--warehouse", metavar="URL", help="Where the tables are; else the setting warehouse_url."),
+]
+Accounts = Annotated[
+    Path | None,
+    typer.Option(
+        "--accounts", metavar="FILE", help="Who may look and who may act; celeriac access add makes it."
+    ),
+]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="NAME",
+        help="Another name that people ask for it under, behind a proxy say. May be given several times.",
+    ),
+]
+
+
+AllowControl = Annotated[
+    bool,
+    typer.Option("--allow-control", help="Let people act: revoke and retry tasks, change and stop workers."),
+]
+AuditFile = Annotated[
+    Path, typer.Option("--audit", metavar="FILE", help="Where a line is added for each action.")
+]
+
+
+def web(
+    session: Session,
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = PORT,
+    log: Log = None,
+    warehouse: Tables = None,
+    accounts: Accounts = None,
+    allowed_host: AllowedHost = None,
+    allow_control: AllowControl = False,
+    audit: AuditFile = Path("celeriac-audit.jsonl"),
+) -> Code:
+    """Serve what happens in the cluster to browsers and programs, until Ctrl-C or SIGTERM.
+
+    The API is under /api/v1, its description at /api/v1/openapi.json. With a log, which celeriac record
+    writes, it knows what happened before it began, and any instant of the past; with tables, which celeriac
+    pipeline run makes, it answers questions about months.
+
+    For example:
+      celeriac web --broker redis://127.0.0.1:6379/0
+      celeriac web --port 8080 --log /var/lib/celeriac/log
+      celeriac web --host 0.0.0.0 --accounts accounts.json --allowed-host tasks.example.com
+    """
+    try:
+        from celeriac.web.access import Access, read_accounts  # noqa: PLC0415  (needs the extra)
+        from celeriac.web.action import Actions  # noqa: PLC0415
+        from celeriac.web.audit import Audit  # noqa: PLC0415
+        from celeriac.web.server import check_address, hosts_of, make_app, make_server  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ImproperlyConfigured(
+            f"the dashboard needs {error.name}, which is not installed: pip install 'celeriac[web]'"
+        ) from error
+    access = Access([] if accounts is None else read_accounts(accounts), allow_control=allow_control)
+    if accounts is not None and access.is_open:
+        raise CallerError(f"{accounts} names nobody: celeriac access add NAME --accounts {accounts}")
+    check_address(host, access)
+    with ExitStack() as stack:
+        link = stack.enter_context(_listening(host, port))
+        board = _board(session.app, stack, log=log, warehouse=warehouse)
+        address = f"http://{_shown(host)}:{link.getsockname()[1]}"
+        broker = sanitize_url(session.app.conf.broker_url)
+        output.say(f"watching {broker}, served at {address}/api/v1/overview; Ctrl-C ends it")
+        actions = Actions(board, session.app.control, Audit(audit), send=session.app.send_task)
+        hosts = hosts_of(host, allowed_host or ())
+        app = make_app(board, access, actions if allow_control else None, hosts=hosts)
+        with suppress(KeyboardInterrupt):
+            make_server(app).run(sockets=[link])
+    return Code.OK
+
+
+def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str | None) -> "Board":
+    from celeriac.history import Warehouse  # noqa: PLC0415  (needs the extra)
+    from celeriac.node.watcher import Watcher  # noqa: PLC0415
+    from celeriac.web.board import Board  # noqa: PLC0415
+
+    place = log or app.conf.log_url
+    is_kept = log is not None or _is_there(place)
+
+    def replay(since: float, until: float) -> "Replay":
+        return app.history.replay(place, since=since, until=until)
+
+    watcher = Watcher(app.events, hostname=app.hostname, log=app.history.log(place) if is_kept else None)
+    board = Board(
+        watcher,
+        redactor_of(app.conf),
+        replay=replay if is_kept else None,
+        warehouse=Warehouse(warehouse or app.conf.warehouse_url, log=place),
+        arbiter=lambda: app.arbiter,
+        min_level=Level[app.conf.election_min_level],
+        now=time,
+    )
+    stack.callback(app.close)
+    stack.callback(board.close)
+    stack.enter_context(watcher)
+    return board
+
+
+def _is_there(place: str) -> bool:
+    """Tell whether a log is kept where the settings say, which nobody asked for."""
+    return "://" in place or Path(place).expanduser().is_dir()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        link = socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise CallerError(
+            f"{host}:{port} cannot be served at: {error.strerror or error}; take another --host or --port"
+        ) from None
+    return link
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,218 @@
+"""Watches a cluster in the background, for whoever shows it: what faces ask is always at hand."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from threading import Event as Flag
+from threading import Lock, Thread
+from time import monotonic, time
+from typing import Final, NamedTuple, Self
+
+from celeriac.core.clock import LamportClock
+from celeriac.core.gossip import ElectionHeard, Gossip
+from celeriac.core.member import Liveness, Member
+from celeriac.core.membership import PULSE, Membership
+from celeriac.core.state import ClusterState
+from celeriac.errors import CallerError, CeleriacError
+from celeriac.model.events import Event, Other
+from celeriac.node.events import Events
+from celeriac.node.replay import Log
+from celeriac.node.scene import Scene
+
+__all__ = ["MAX_LISTENERS", "Presence", "Watcher"]
+
+#: Who may listen to single events at once. Each is a browser or a program that somebody started.
+MAX_LISTENERS: Final = 64
+#: Events that wait for a listener; one that is slower than this misses some, and is told how many.
+_MOST_WAITING: Final = 10_000
+#: Messages of elections that are remembered.
+_MOST_ELECTIONS: Final = 200
+#: Events that are taken from the log at a time; meanwhile nobody else can look at the state.
+_BATCH: Final = 2000
+#: How long a thread may take to end; it looks twice a second, but for the making of a link.
+_PATIENCE: Final = 2.0
+
+_TOO_MANY: Final = f"{MAX_LISTENERS} listen already, which is the most: end one of them first"
+
+logger = logging.getLogger(__name__)
+
+
+class Presence(NamedTuple):
+    """What a worker is held for, and why."""
+
+    liveness: Liveness
+    reason: str
+    #: Since when, in seconds of the epoch.
+    since_at: float
+
+
+class Listener:
+    """Events for one who listens, until taken away."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Event] = deque(maxlen=_MOST_WAITING)
+        self._overlooked = 0
+
+    def take(self, event: Event) -> None:
+        """Have an event wait."""
+        self._overlooked += len(self._waiting) == _MOST_WAITING
+        self._waiting.append(event)
+
+    def taken(self) -> tuple[list[Event], int]:
+        """Take away what waits; and how many were lost since the last time, as nobody took them."""
+        overlooked, self._overlooked = self._overlooked, 0
+        return [self._waiting.popleft() for _ in range(len(self._waiting))], overlooked
+
+
+class Watcher:
+    """Receives the events of a cluster into a :class:`Scene`, for as long as the context lasts.
+
+    With a ``log`` it also takes what was recorded within the last ``recall`` seconds before it began, so that
+    a restart forgets nothing: a state is the same whatever the order of its events.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        *,
+        hostname: str,
+        log: Log | None = None,
+        recall: float = 3600.0,
+        wall: Callable[[], float] = time,
+    ) -> None:
+        self.state = events.State()
+        self.scene = Scene(self.state)
+        #: When it began, in seconds of the epoch.
+        self.begun_at = wall()
+        #: What workers said of elections last, the oldest first.
+        self.elections: deque[Other] = deque(maxlen=_MOST_ELECTIONS)
+        #: Whether all is there that the log has of the time before.
+        self.has_recalled = log is None
+        self.receiver = events.Receiver(handlers={"*": self._hear}, state=self.state)
+        self._wall = wall
+        self._log = log
+        self._recall = recall
+        self._mutex = Lock()
+        self._membership = Membership(hostname, now=monotonic())
+        # The receiver has a clock and a state of its own; of gossip only the membership is wanted.
+        self._gossip = Gossip(hostname, clock=LamportClock(), state=_Unheeded(), membership=self._membership)
+        self._listeners: set[Listener] = set()
+        self._is_ending = Flag()
+        self._error: BaseException | None = None
+        self._threads = [
+            Thread(target=self._receive, name="watch", daemon=True),
+            Thread(target=self._tick, name="watch-tick", daemon=True),
+            Thread(target=self._remember, name="watch-recall", daemon=True),
+        ]
+
+    # -- what faces ask
+
+    def check(self) -> None:
+        """Raise what ended the reception, if something did."""
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether events come to us now."""
+        return self._threads[0].is_alive() and self.receiver.is_subscribed
+
+    def presences(self) -> dict[str, Presence]:
+        """Return what each worker is held for, by name; this program is none of them."""
+        with self._mutex:
+            members = dict(self._membership.members)
+            now, wall = monotonic(), self._wall()
+        members.pop(self._membership.hostname)
+        return {name: _presence(member, wall - now) for name, member in members.items()}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may listen."""
+        return len(self._listeners) < MAX_LISTENERS
+
+    @contextmanager
+    def listening(self) -> Iterator[Listener]:
+        """Hand out the events that come from now on. Raises CallerError when too many listen already."""
+        listener = Listener()
+        with self._mutex:
+            if not self.has_room:
+                raise CallerError(_TOO_MANY)
+            self._listeners.add(listener)
+        try:
+            yield listener
+        finally:
+            with self._mutex:
+                self._listeners.discard(listener)
+
+    # -- what it does
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_ending.set()
+        self.receiver.stop()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+
+    def _receive(self) -> None:
+        try:
+            with self.receiver:
+                self.receiver.capture()
+        except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
+            self._error = error
+
+    def _hear(self, event: Event) -> None:
+        with self._mutex:
+            for effect in self._gossip.receive(event, monotonic()):
+                if isinstance(effect, ElectionHeard):
+                    self.elections.append(effect.event)
+            for listener in self._listeners:
+                listener.take(event)
+
+    def _tick(self) -> None:
+        while not self._is_ending.wait(PULSE):
+            with self._mutex:
+                now = monotonic()
+                if self.receiver.is_subscribed:
+                    self._membership.reconnected(now)
+                else:
+                    self._membership.disconnected(now)
+                self._gossip.tick(now)
+
+    def _remember(self) -> None:
+        if self._log is None:
+            return
+        try:
+            events = self._log.read(self.begun_at - self._recall)
+            while not self._is_ending.is_set():
+                batch = list(islice(events, _BATCH))
+                if not batch:
+                    break
+                self.state.freeze_while(self._take, batch)
+        except CeleriacError as error:
+            logger.warning("What was recorded before cannot be read: %s", error)
+        finally:
+            self.has_recalled = True
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            self.state.apply(event, event.local_received)
+
+
+class _Unheeded(ClusterState):
+    """A state that takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(now=time)
+
+    def apply(self, event: Event, received_at: float | None = None) -> None:
+        """Take nothing."""
+
+
+def _presence(member: Member, to_wall: float) -> Presence:
+    return Presence(member.state, member.reason, member.since_at + to_wall)

@@ -1,0 +1,93 @@
+"""The workflow of a task from what is in memory; :mod:`celeriac.history.workflow` has it from the tables."""
+
+from collections import deque
+from typing import Final
+
+from celeriac.core.task import Task
+from celeriac.core.workflow import Node, critical_path, in_tree_order
+from celeriac.model.answer import WorkflowStory, WorkflowTask
+from celeriac.model.states import SUCCESS
+from celeriac.node.state import State
+
+__all__ = ["live_workflow"]
+
+#: The most tasks of a workflow that are followed; anyone can send a million under one root.
+_MOST: Final = 5000
+
+
+def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
+    """Return the workflow that a task is of; None if nothing is known of the task."""
+    task: Task | None = state.tasks.get(uuid)
+    root = uuid if task is None else task.root_id or uuid
+    members = state.freeze_while(_members, state, root)
+    if not members:
+        return None
+    nodes = {each.uuid: Node(each.parent_link, _ended_at(each), _last_at(each)) for each in members.values()}
+    path = critical_path(nodes, root)
+    tasks = [
+        _told(members[each], depth, is_critical=each in path) for each, depth in in_tree_order(nodes, root)
+    ]
+    first = members.get(root)
+    runs = [each.run for each in tasks if each.is_critical and each.run is not None]
+    is_done = {each: task.phase == "done" for each, task in members.items()}
+    succeeded = sum(task.state == SUCCESS for task in members.values())
+    return WorkflowStory(
+        root_id=root,
+        name=None if first is None else first.name,
+        tasks=tasks,
+        size=len(tasks),
+        succeeded=succeeded,
+        failed=sum(is_done.values()) - succeeded,
+        open=len(tasks) - sum(is_done.values()),
+        begin_at=min((each.begin_at for each in tasks if each.begin_at is not None), default=None),
+        end_at=max((each.end_at for each in tasks if each.end_at is not None), default=None),
+        critical_path=path,
+        critical_run=sum(runs) if runs else None,
+    )
+
+
+def _members(state: State, root: str) -> dict[str, Task]:
+    """Return the tasks below one, and itself, those nearest first."""
+    found: dict[str, Task] = {}
+    waiting = deque([root])
+    seen = {root}
+    while waiting and len(found) < _MOST:
+        uuid = waiting.popleft()
+        task = state.tasks.get(uuid)
+        if task is not None:
+            found[uuid] = task
+        children = sorted(state.children_of(uuid), key=lambda child: (_first_at(child) or 0.0, child.uuid))
+        for child in children:
+            if child.uuid not in seen:
+                seen.add(child.uuid)
+                waiting.append(child.uuid)
+    return found
+
+
+def _told(task: Task, depth: int, *, is_critical: bool) -> WorkflowTask:
+    started_at, ended_at = task.started, _ended_at(task)
+    took = None if started_at is None or ended_at is None or ended_at < started_at else ended_at - started_at
+    return WorkflowTask(
+        uuid=task.uuid,
+        name=task.name,
+        state=task.state,
+        worker=task.host,
+        parent_id=task.parent_link,
+        depth=depth,
+        begin_at=_first_at(task),
+        end_at=_last_at(task),
+        run=took if task.runtime is None else task.runtime,
+        is_critical=is_critical,
+    )
+
+
+def _ended_at(task: Task) -> float | None:
+    return task.timestamp if task.phase == "done" else None
+
+
+def _first_at(task: Task) -> float | None:
+    return min((event.timestamp for event in task.history if event.timestamp > 0), default=None)
+
+
+def _last_at(task: Task) -> float | None:
+    return max((event.timestamp for event in task.history if event.timestamp > 0), default=None)

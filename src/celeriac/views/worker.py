@@ -1,0 +1,82 @@
+"""Workers as a dashboard shows them: what each is held for and why, and how it is."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from celeriac.core.member import Liveness
+from celeriac.core.worker import Worker
+from celeriac.model.clock import NO_CLOCK
+from celeriac.node.state import State
+from celeriac.node.watcher import Presence
+from celeriac.views.cell import number_of
+from celeriac.views.text import visible
+
+__all__ = ["LiveWorker", "live_workers"]
+
+_NAME_CHARS: Final = 120
+_ORDER: Final = [Liveness.SUSPECT, Liveness.LOST, Liveness.ALIVE, Liveness.LEFT]
+
+
+class LiveWorker(NamedTuple):
+    """A worker. Every text is safe to show; moments are seconds of the epoch; None is not known."""
+
+    name: str
+    #: ``ALIVE``, ``SUSPECT``, ``LOST`` or ``LEFT``.
+    liveness: str
+    reason: str
+    #: Since when it is held for that.
+    since_at: float | None
+    #: When it was last heard of, by our clock.
+    seen_at: float | None
+    #: Seconds between its heartbeats.
+    heartbeat: float
+    active: int | None
+    processed: int | None
+    #: Over the last one, five and fifteen minutes.
+    load: tuple[float, float, float] | None
+    #: Its Lamport clock.
+    clock: int | None
+    #: Seconds that our clock is ahead of its own.
+    drift: float | None
+    is_drifting: bool
+    pid: int | None
+    software: str | None
+
+
+def live_workers(state: State, presences: Mapping[str, Presence] | None = None) -> list[LiveWorker]:
+    """Return the workers, those first that need somebody to look.
+
+    ``presences`` says what each is held for by who watches; without it, as of a moment in the past, a worker
+    that was not heard of within its window is lost.
+    """
+    workers: list[Worker] = state.freeze_while(list, state.workers.values())
+    rows = [_row(worker, (presences or {}).get(worker.hostname)) for worker in workers]
+    return sorted(rows, key=lambda row: (_ORDER.index(Liveness(row.liveness)), row.name))
+
+
+def _row(worker: Worker, presence: Presence | None) -> LiveWorker:
+    liveness, reason, since_at = presence or _judged(worker)
+    return LiveWorker(
+        name=visible(worker.hostname, _NAME_CHARS),
+        liveness=liveness.value,
+        reason=visible(reason),
+        since_at=since_at,
+        seen_at=number_of(worker.seen_at) or None,
+        heartbeat=worker.freq,
+        active=worker.active,
+        processed=worker.processed,
+        load=worker.loadavg,
+        clock=None if worker.clock == NO_CLOCK else worker.clock,
+        drift=number_of(worker.drift),
+        is_drifting=worker.is_drifting,
+        pid=worker.pid,
+        software=visible(f"{worker.sw_ident or ''} {worker.sw_ver or ''}".strip(), 60) or None,
+    )
+
+
+def _judged(worker: Worker) -> tuple[Liveness, str, float | None]:
+    if worker.has_left:
+        return Liveness.LEFT, "said farewell", None
+    if worker.alive:
+        return Liveness.ALIVE, "heard of", None
+    return Liveness.LOST, "silent for longer than twice its heartbeat", worker.heartbeat_expires

@@ -1,0 +1,221 @@
+"""Who may look and who may act: passwords and tokens, kept as hashes, and the logins made with them."""
+
+import hmac
+import os
+from base64 import b64decode, b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from hashlib import scrypt, sha256
+from pathlib import Path
+from secrets import token_bytes, token_urlsafe
+from threading import Lock
+from time import monotonic
+from typing import Final, NamedTuple
+
+import msgspec
+
+from celeriac.errors import CallerError, DiskError, ImproperlyConfigured
+from celeriac.store.new_file import new_file
+
+__all__ = [
+    "ANYONE",
+    "Access",
+    "Account",
+    "Role",
+    "User",
+    "hashed",
+    "new_token",
+    "read_accounts",
+    "write_accounts",
+]
+
+#: 16 MB and some 40 ms for each guess.
+_COST: Final = {"n": 2**14, "r": 8, "p": 1}
+_SCHEME: Final = "scrypt-14-8-1"
+#: How long a login lasts, and how many there are at once.
+LOGIN_SECONDS: Final = 12 * 3600.0
+_MOST_LOGINS: Final = 1000
+#: Wrong guesses within a minute, from all sides, before everybody has to wait: a person makes a few.
+_MOST_GUESSES: Final = 20
+_GUESS_SECONDS: Final = 60.0
+_MAX_SECRET_BYTES: Final = 1024
+_MAX_FILE_BYTES: Final = 1 << 20
+
+
+class Role(StrEnum):
+    """What somebody may do."""
+
+    #: Look at everything.
+    VIEWER = "viewer"
+    #: And act, where that is allowed at all.
+    OPERATOR = "operator"
+
+
+class User(NamedTuple):
+    """Somebody who was let in."""
+
+    name: str
+    role: Role
+
+
+#: Whoever comes where nobody has to say who he is: from this machine.
+ANYONE: Final = "anyone here"
+
+
+class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Somebody who may be let in, by a password or by a token; of both only hashes are kept."""
+
+    name: str
+    role: Role
+    secret: str
+    is_token: bool = False
+
+
+def new_token() -> str:
+    """Return a token that nobody can guess."""
+    return f"celeriac_{token_urlsafe(32)}"
+
+
+def hashed(secret: str) -> str:
+    """Return what is kept of a password or a token."""
+    salt = token_bytes(16)
+    return "$".join((_SCHEME, *(b64encode(part).decode() for part in (salt, _digest(secret, salt)))))
+
+
+def _digest(secret: str, salt: bytes) -> bytes:
+    return scrypt(secret.encode(), salt=salt, dklen=32, **_COST)
+
+
+def _is_right(secret: str, kept: str) -> bool:
+    scheme, _, rest = kept.partition("$")
+    salt, _, digest = rest.partition("$")
+    if scheme != _SCHEME:
+        return False
+    return hmac.compare_digest(_digest(secret, b64decode(salt)), b64decode(digest))
+
+
+def read_accounts(path: Path) -> list[Account]:
+    """Return the accounts of a file; none if there is no file yet."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DiskError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise ImproperlyConfigured(f"{path} is no file of accounts: it is too large")
+    if os.stat(path).st_mode & 0o077:  # noqa: PTH116 - of the very file, wherever a link leads
+        raise ImproperlyConfigured(f"others can read {path}, in which hashes of passwords are: chmod 600 it")
+    try:
+        return msgspec.json.decode(content, type=list[Account])
+    except msgspec.DecodeError as error:
+        raise ImproperlyConfigured(
+            f"{path} is no file of accounts: {error}; make one with celeriac access add"
+        ) from None
+
+
+def write_accounts(path: Path, accounts: Sequence[Account]) -> None:
+    """Write a file of accounts, which nobody else can read."""
+    with new_file(path, fix="name another file") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(list(accounts)), indent=2) + b"\n")
+
+
+class Access:
+    """Tells who somebody is, and what he may do.
+
+    Without accounts whoever comes may look, and act if that is allowed: it is served to this machine alone.
+    """
+
+    def __init__(
+        self,
+        accounts: Iterable[Account] = (),
+        *,
+        allow_control: bool = False,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._passwords = {each.name: each for each in accounts if not each.is_token}
+        self._tokens = [each for each in accounts if each.is_token]
+        self.allow_control = allow_control
+        self._now = now
+        self._mutex = Lock()
+        #: Until when somebody is let in, by the hash of what his browser or program shows.
+        self._logins: OrderedDict[bytes, tuple[User, float]] = OrderedDict()
+        self._guesses: list[float] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to say who he is."""
+        return not self._passwords and not self._tokens
+
+    def may_act(self, user: User) -> bool:
+        """Tell whether somebody may act."""
+        return self.allow_control and user.role is Role.OPERATOR
+
+    def anyone(self) -> User | None:
+        """Return who comes without saying who he is; None if he has to say it."""
+        return User(ANYONE, Role.OPERATOR if self.allow_control else Role.VIEWER) if self.is_open else None
+
+    def log_in(self, name: str, password: str) -> str | None:
+        """Return what a browser is to show from now on; None if the password is wrong.
+
+        Raises CallerError while too many were wrong.
+        """
+        account = self._passwords.get(name)
+        # As long for a name that nobody has, so that it cannot be told from one that somebody has.
+        kept = _NOBODY if account is None else account.secret
+        if not self._is_guessed(password, kept) or account is None:
+            return None
+        shown = token_urlsafe(32)
+        self._let_in(shown, User(account.name, account.role))
+        return shown
+
+    def log_out(self, shown: str) -> None:
+        """Let somebody in no more."""
+        with self._mutex:
+            self._logins.pop(_key(shown), None)
+
+    def by_login(self, shown: str) -> User | None:
+        """Return who a browser was let in as."""
+        with self._mutex:
+            user, until = self._logins.get(_key(shown), (None, 0.0))
+        return user if self._now() < until else None
+
+    def by_token(self, token: str) -> User | None:
+        """Return whose token it is. Raises CallerError while too many were wrong."""
+        known = self.by_login(token)
+        if known is not None:
+            return known
+        for account in self._tokens:
+            if self._is_guessed(token, account.secret):
+                user = User(account.name, account.role)
+                self._let_in(token, user)
+                return user
+        return None
+
+    def _let_in(self, shown: str, user: User) -> None:
+        with self._mutex:
+            self._logins[_key(shown)] = (user, self._now() + LOGIN_SECONDS)
+            while len(self._logins) > _MOST_LOGINS:
+                self._logins.popitem(last=False)
+
+    def _is_guessed(self, secret: str, kept: str) -> bool:
+        if len(secret.encode()) > _MAX_SECRET_BYTES:
+            return False
+        with self._mutex:
+            now = self._now()
+            self._guesses = [at for at in self._guesses if at > now - _GUESS_SECONDS]
+            if len(self._guesses) >= _MOST_GUESSES:
+                raise CallerError("too many wrong passwords or tokens came: wait a minute")
+        if _is_right(secret, kept):
+            return True
+        with self._mutex:
+            self._guesses.append(now)
+        return False
+
+
+def _key(shown: str) -> bytes:
+    return sha256(shown.encode()).digest()
+
+
+_NOBODY: Final = hashed(token_urlsafe(16))

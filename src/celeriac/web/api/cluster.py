@@ -1,0 +1,120 @@
+"""``/api/v1/overview``, ``workers``, ``cluster`` and ``leaders``: a cluster, now or at an instant."""
+
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import APIRouter, Depends, Path
+
+from celeriac.model.clock import NO_CLOCK
+from celeriac.views.cell import number_of
+from celeriac.views.overview import Overview, overview
+from celeriac.views.text import visible
+from celeriac.views.worker import LiveWorker
+from celeriac.web.api.part import At, Problem, board_of
+from celeriac.web.api.schema import answer, model_of
+from celeriac.web.board import Board, Leaders, Sight
+
+__all__ = ["ClusterView", "cluster_view", "router"]
+
+router = APIRouter(tags=["cluster"])
+
+_Board = Annotated[Board, Depends(board_of)]
+_FIELD_CHARS: Final = 200
+
+
+class GapRow(NamedTuple):
+    """A time for which events may be missing. Moments are seconds of the epoch."""
+
+    since_at: float
+    until_at: float
+    reason: str
+
+
+class ElectionEvent(NamedTuple):
+    """What a node said of an election."""
+
+    type: str
+    at: float | None
+    node: str
+    clock: int | None
+    #: What it is about, as text.
+    fields: dict[str, str]
+
+
+class ClusterView(NamedTuple):
+    """What is known of a cluster as a whole."""
+
+    as_of: float
+    #: The highest Lamport clock that was heard.
+    clock: int
+    is_receiving: bool
+    #: How often the link to the broker was lost.
+    losses: int
+    #: Messages that could not be taken, by reason.
+    refused: dict[str, int]
+    gaps: list[GapRow]
+    elections: list[ElectionEvent]
+
+
+@router.get("/overview", response_model=model_of(Overview))
+def get_overview(board: _Board, at: At = None) -> Any:
+    """Return a cluster in a few numbers: rates, times, tasks by state, and what needs somebody to look."""
+    sight = board.sight(at)
+    return answer(overview(sight.scene, as_of=sight.as_of, workers=sight.workers))
+
+
+@router.get("/workers", response_model=list[model_of(LiveWorker)])  # type: ignore[misc]
+def workers(board: _Board, at: At = None) -> Any:
+    """Return the workers, those first that need somebody to look."""
+    return answer(board.sight(at).workers)
+
+
+@router.get("/workers/{name}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})
+def worker(board: _Board, name: Annotated[str, Path(max_length=500)], at: At = None) -> Any:
+    """Return one worker."""
+    found = next((each for each in board.sight(at).workers if each.name == name), None)
+    if found is None:
+        raise LookupError("no such worker is known")
+    return answer(found)
+
+
+@router.get("/cluster", response_model=model_of(ClusterView))
+def cluster(board: _Board, at: At = None) -> Any:
+    """Return clocks, gaps in the reception, and what was said of elections."""
+    return answer(cluster_view(board, board.sight(at)))
+
+
+@router.get("/leaders", response_model=model_of(Leaders))
+def leaders(board: _Board) -> Any:
+    """Return who leads what, and how far the promise of one leader holds."""
+    return answer(board.leaders())
+
+
+def cluster_view(board: Board, sight: Sight) -> ClusterView:
+    """Return what is known of a cluster as a whole; what only a live link tells, of now."""
+    state, watcher = sight.scene.state, board.watcher
+    clocks = [each.clock for each in sight.workers if each.clock is not None]
+    return ClusterView(
+        as_of=sight.as_of,
+        clock=max(clocks, default=NO_CLOCK),
+        is_receiving=watcher.is_receiving,
+        losses=watcher.receiver.losses,
+        refused=dict(watcher.receiver.gate.refused) if sight.is_live else dict(state.gate.refused),
+        gaps=[GapRow(gap.since, gap.until, visible(gap.reason)) for gap in list(state.gaps)],
+        elections=_elections(board) if sight.is_live else [],
+    )
+
+
+def _elections(board: Board) -> list[ElectionEvent]:
+    return [
+        ElectionEvent(
+            visible(event.type, 60),
+            number_of(event.timestamp) or None,
+            visible(event.hostname, 120),
+            None if event.clock == NO_CLOCK else event.clock,
+            {
+                visible(name, 60): visible(value, _FIELD_CHARS)
+                for name, value in list((event.extra or {}).items())[:20]
+            },
+        )
+        for event in list(board.watcher.elections)
+    ]

@@ -1,0 +1,171 @@
+"""``/api/v1/control``: commands to the cluster. The guard lets only those in who may give some."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from celeriac.errors import CallerError
+from celeriac.views.task_list import TaskFilter
+from celeriac.web.action import MAX_TASKS, Actions, Done
+from celeriac.web.api.schema import answer, model_of
+from celeriac.web.guard import user_of
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/control", tags=["control"])
+
+_Name = Annotated[str, Field(min_length=1, max_length=250)]
+_Names = Annotated[list[_Name], Field(max_length=MAX_TASKS)]
+_SIGNAL = r"^(SIG)?[A-Z]{2,10}$"
+
+
+class _Order(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    dry_run: bool = Field(False, description="Only say whom it would concern")
+
+
+class Filter(BaseModel):
+    """Which tasks: those that fit all that is said, and something must be said."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    states: Annotated[list[_Name], Field(max_length=30)] = []
+    name: _Name | None = None
+    worker: _Name | None = None
+    text: _Name | None = None
+    root: _Name | None = None
+
+    def wanted(self) -> TaskFilter:
+        """Return it as lists take it. Raises CallerError for one that fits everything."""
+        made = TaskFilter(frozenset(self.states), self.name, self.worker, self.text, root=self.root)
+        if made == TaskFilter():
+            raise CallerError("a filter says at least one thing: or every task would be meant")
+        return made
+
+
+class OnTasks(_Order):
+    """Which tasks are meant: by their ids, or by a filter."""
+
+    ids: _Names = []
+    filter: Filter | None = None
+
+    def chosen(self) -> tuple[list[str], TaskFilter | None]:
+        """Return them. Raises CallerError unless it is one of both."""
+        if bool(self.ids) == (self.filter is not None):
+            raise CallerError("name tasks by ids, or by a filter")
+        return self.ids, None if self.filter is None else self.filter.wanted()
+
+
+class Revoke(OnTasks):
+    """Have workers skip tasks that have not begun."""
+
+    terminate: bool = Field(False, description="Also stop those that have begun")
+    signal: Annotated[str, Field(pattern=_SIGNAL)] = "SIGTERM"
+
+
+class OnWorkers(_Order):
+    """Which workers are meant; none named means all."""
+
+    workers: _Names = []
+
+
+class RateLimit(OnWorkers):
+    """Limit how often tasks of one name begin."""
+
+    task: _Name
+    rate: Annotated[str, Field(pattern=r"^\d{1,9}(/[smh])?$", description="10/s, 100/m; 0 for no limit")]
+
+
+class Resize(OnWorkers):
+    """Have more or fewer processes or threads in the pools."""
+
+    n: Annotated[int, Field(ge=1, le=1000)] = 1
+
+
+class Consumer(OnWorkers):
+    """Have workers take tasks from a queue, or no more."""
+
+    queue: _Name
+
+
+class Shutdown(_Order):
+    """Stop workers once they have done what they are doing; they have to be named."""
+
+    workers: Annotated[list[_Name], Field(min_length=1, max_length=MAX_TASKS)]
+
+
+def _actions(request: Request) -> Actions:
+    actions: Actions | None = request.app.state.actions
+    if actions is None:
+        raise CallerError("commands are off: start it with --allow-control to have them")
+    return actions
+
+
+_Actions = Annotated[Actions, Depends(_actions)]
+_DONE = model_of(Done)
+
+
+@router.post("/revoke", response_model=_DONE)
+def revoke(request: Request, actions: _Actions, order: Revoke) -> Any:
+    """Have workers skip tasks, or stop them."""
+    ids, wanted = order.chosen()
+    return answer(
+        actions.revoke(
+            user_of(request),
+            ids,
+            wanted,
+            terminate=order.terminate,
+            signal=order.signal,
+            dry_run=order.dry_run,
+        )
+    )
+
+
+@router.post("/retry", response_model=_DONE)
+def retry(request: Request, actions: _Actions, order: OnTasks) -> Any:
+    """Send tasks once more, each under a new id."""
+    ids, wanted = order.chosen()
+    return answer(actions.retry(user_of(request), ids, wanted, dry_run=order.dry_run))
+
+
+def _on_workers(request: Request, actions: Actions, action: str, order: Any, **arguments: Any) -> Any:
+    user = user_of(request)
+    return answer(actions.on_workers(user, action, order.workers, arguments, dry_run=order.dry_run))
+
+
+@router.post("/rate-limit", response_model=_DONE)
+def rate_limit(request: Request, actions: _Actions, order: RateLimit) -> Any:
+    """Limit how often tasks of one name begin, on each worker."""
+    return _on_workers(request, actions, "rate-limit", order, task_name=order.task, rate_limit=order.rate)
+
+
+@router.post("/pool-grow", response_model=_DONE)
+def pool_grow(request: Request, actions: _Actions, order: Resize) -> Any:
+    """Add processes or threads to pools."""
+    return _on_workers(request, actions, "pool-grow", order, n=order.n)
+
+
+@router.post("/pool-shrink", response_model=_DONE)
+def pool_shrink(request: Request, actions: _Actions, order: Resize) -> Any:
+    """Take processes or threads from pools."""
+    return _on_workers(request, actions, "pool-shrink", order, n=order.n)
+
+
+@router.post("/add-consumer", response_model=_DONE)
+def add_consumer(request: Request, actions: _Actions, order: Consumer) -> Any:
+    """Have workers take tasks from one more queue."""
+    return _on_workers(request, actions, "add-consumer", order, queue=order.queue)
+
+
+@router.post("/cancel-consumer", response_model=_DONE)
+def cancel_consumer(request: Request, actions: _Actions, order: Consumer) -> Any:
+    """Have workers take no more tasks from a queue."""
+    return _on_workers(request, actions, "cancel-consumer", order, queue=order.queue)
+
+
+@router.post("/shutdown", response_model=_DONE)
+def shutdown(request: Request, actions: _Actions, order: Shutdown) -> Any:
+    """Stop workers, once they have done what they are doing."""
+    return _on_workers(request, actions, "shutdown", order)

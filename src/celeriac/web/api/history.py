@@ -1,0 +1,106 @@
+"""``/api/v1/history``: answers from the tables of the pipeline."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from celeriac.history.span import By
+from celeriac.views.cell import foreign_value
+from celeriac.views.history import (
+    ComparisonRow,
+    LatencyRow,
+    SessionRow,
+    TableRow,
+    TopRow,
+    comparison_rows,
+    latency_rows,
+    session_rows,
+    table_rows,
+    top_rows,
+)
+from celeriac.views.story import task_dict, workflow_dict
+from celeriac.web.api.part import Problem, board_of
+from celeriac.web.api.schema import answer, model_of
+from celeriac.web.board import Board
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/history", tags=["history"])
+
+_Board = Annotated[Board, Depends(board_of)]
+_Moment = Annotated[
+    float | None,
+    Query(ge=0, lt=4_102_444_800, allow_inf_nan=False, description="In seconds of the epoch"),
+]
+_Glob = Annotated[str | None, Query(max_length=200, description="A name, or a glob of names")]
+_Id = Annotated[str, Path(max_length=500)]
+_NONE_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
+
+
+@router.get("/tables", response_model=list[model_of(TableRow)])  # type: ignore[misc]
+def tables(board: _Board) -> Any:
+    """Return how large each table is."""
+    return answer(table_rows(board.warehouse.tables.values()))
+
+
+@router.get("/latency", response_model=list[model_of(LatencyRow)])  # type: ignore[misc]
+def latency(
+    board: _Board,
+    *,
+    task: _Glob = None,
+    worker: _Glob = None,
+    queue: _Glob = None,
+    since: _Moment = None,
+    until: _Moment = None,
+    by: Annotated[By | None, Query(description="Tell times of this length apart, in UTC")] = None,
+) -> Any:
+    """Return how long attempts waited in queues and ran."""
+    return answer(
+        latency_rows(board.warehouse.latency(task, since, until, by=by, worker=worker, queue=queue))
+    )
+
+
+@router.get("/top", response_model=list[model_of(TopRow)])  # type: ignore[misc]
+def top(
+    board: _Board,
+    *,
+    by: Literal["slowest", "failing", "retried"] = "slowest",
+    since: _Moment = None,
+    until: _Moment = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 10,
+) -> Any:
+    """Return the names of tasks that run longest, or fail or are retried most often."""
+    return answer(top_rows(board.warehouse.top(by, since, until, limit)))
+
+
+@router.get("/workers", response_model=list[model_of(SessionRow)])  # type: ignore[misc]
+def workers(board: _Board, *, since: _Moment = None, until: _Moment = None) -> Any:
+    """Return when worker processes were there."""
+    return answer(session_rows(board.warehouse.workers(since, until)))
+
+
+@router.get("/compare", response_model=list[model_of(ComparisonRow)])  # type: ignore[misc]
+def compare(
+    board: _Board,
+    *,
+    a_since: _Moment = None,
+    a_until: _Moment = None,
+    b_since: _Moment = None,
+    b_until: _Moment = None,
+    task: _Glob = None,
+) -> Any:
+    """Return the attempts of two spans of time, side by side."""
+    found = board.warehouse.compare((a_since, a_until), (b_since, b_until), task=task)
+    return answer(comparison_rows(found))
+
+
+@router.get("/tasks/{uuid}", responses=_NONE_FOUND)
+def task(board: _Board, uuid: _Id) -> dict[str, Any]:
+    """Return all that the tables know of a task; what it was given and returned as long as the log has it."""
+    return task_dict(board.warehouse.task(uuid))
+
+
+@router.get("/workflows/{uuid}", responses=_NONE_FOUND)
+def workflow(board: _Board, uuid: _Id) -> Any:
+    """Return the workflow of a task."""
+    return foreign_value(workflow_dict(board.warehouse.workflow(uuid)))

@@ -1,0 +1,32 @@
+"""What the parts of the API share."""
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from pydantic import BaseModel
+
+from celeriac.web.board import Board
+
+__all__ = ["At", "Problem", "board_of"]
+
+At = Annotated[
+    float | None,
+    Query(
+        gt=0,
+        lt=4_102_444_800,
+        allow_inf_nan=False,
+        description="As of this moment, in seconds of the epoch, by replay of the log; else now",
+    ),
+]
+
+
+class Problem(BaseModel):
+    """Why there is no answer, and what to do about it."""
+
+    detail: str
+
+
+def board_of(request: Request) -> Board:
+    """Return what the app knows."""
+    board: Board = request.app.state.board
+    return board

@@ -1,0 +1,77 @@
+"""``/api/v1/events``: events as they come, as server-sent events."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from fnmatch import fnmatchcase
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import StreamingResponse
+
+from celeriac.core.redaction import Redactor
+from celeriac.model.events import Event, TaskEvent
+from celeriac.node.state import State
+from celeriac.views.event import event_dict
+from celeriac.views.text import json_text
+from celeriac.web.api.part import board_of
+from celeriac.web.board import Board
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["events"])
+
+#: As often as a page can use it; a message of many events costs little more than that of one.
+_PAUSE: Final = 0.5
+#: Events of one message at the most; the rest is told as a number.
+_MOST_AT_ONCE: Final = 500
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def events(
+    request: Request,
+    board: Annotated[Board, Depends(board_of)],
+    type: Annotated[str, Query(max_length=200, description="A glob: task-*")] = "*",  # noqa: A002
+    limit: Annotated[int | None, Query(ge=1, le=1_000_000, description="End after so many events")] = None,
+) -> StreamingResponse:
+    """Return events as they come: messages ``events``, and ``overlooked`` where there were too many."""
+    if not board.watcher.has_room:
+        raise HTTPException(503, "too many listen already: end one of them first")
+    return StreamingResponse(
+        _messages(request, board, type, limit),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+async def _messages(request: Request, board: Board, glob: str, limit: int | None) -> AsyncIterator[str]:
+    with board.watcher.listening() as listener:
+        yield ": listening\n\n"
+        left = limit
+        while not await request.is_disconnected():
+            told, overlooked = listener.taken()
+            wanted = [event for event in told if fnmatchcase(event.type, glob)]
+            overlooked += len(wanted[_MOST_AT_ONCE:])
+            shown = wanted[:_MOST_AT_ONCE] if left is None else wanted[: min(left, _MOST_AT_ONCE)]
+            if shown:
+                state = board.watcher.state
+                yield _message("events", [_shown(event, state, board.redactor) for event in shown])
+            if overlooked:
+                yield _message("overlooked", overlooked)
+            if left is not None:
+                left -= len(shown)
+                if left <= 0:
+                    return
+            await asyncio.sleep(_PAUSE)
+
+
+def _shown(event: Event, state: State, redactor: Redactor) -> dict[str, object]:
+    task = state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
+    return event_dict(redactor.event(event, None if task is None else task.name))
+
+
+def _message(kind: str, data: object) -> str:
+    return f"event: {kind}\ndata: {json_text(data)}\n\n"

@@ -1,0 +1,74 @@
+"""``/api/v1/tasks`` and ``/api/v1/workflows``: tasks in memory, now or at an instant."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from celeriac.views.live_workflow import live_workflow
+from celeriac.views.story import workflow_dict
+from celeriac.views.task import TaskDetail, task_detail
+from celeriac.views.task_list import MAX_PAGE, TaskFilter, TaskPage, as_shown, task_page
+from celeriac.web.api.part import At, Problem, board_of
+from celeriac.web.api.schema import answer, model_of
+from celeriac.web.board import Board
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["tasks"])
+
+_Board = Annotated[Board, Depends(board_of)]
+_Text = Annotated[str | None, Query(max_length=200)]
+_Id = Annotated[str, Path(max_length=500)]
+_Moment = Annotated[float | None, Query(ge=0, lt=4_102_444_800, allow_inf_nan=False)]
+
+
+def task_filter(
+    *,
+    state: Annotated[list[str], Query(max_length=30, description="Any of these states")] = [],  # noqa: B006
+    name: Annotated[str | None, Query(max_length=200, description="A glob: shop.*")] = None,
+    worker: Annotated[str | None, Query(max_length=200, description="A glob: celery@web*")] = None,
+    text: Annotated[
+        str | None,
+        Query(max_length=200, description="Part of the id, name, arguments, result or exception"),
+    ] = None,
+    since: _Moment = None,
+    until: _Moment = None,
+    root: _Text = None,
+) -> TaskFilter:
+    """Return which tasks are asked for."""
+    return TaskFilter(frozenset(state), name, worker, text, since, until, root)
+
+
+@router.get("/tasks", response_model=model_of(TaskPage))
+def tasks(
+    board: _Board,
+    wanted: Annotated[TaskFilter, Depends(task_filter)],
+    at: At = None,
+    before: Annotated[
+        int | None, Query(ge=0, lt=2**62, description="What `next` of the page before said")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+) -> Any:
+    """Return tasks, heard of last first, a page at a time."""
+    state = board.sight(at).scene.state
+    return answer(task_page(state, wanted, board.redactor, before=before, limit=limit))
+
+
+@router.get("/tasks/{uuid}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
+def task(board: _Board, uuid: _Id, at: At = None) -> Any:
+    """Return all that is known of a task."""
+    known = board.sight(at).scene.state.tasks.get(uuid)
+    if known is None:
+        raise LookupError(
+            "no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/"
+        )
+    return answer(task_detail(as_shown(known, board.redactor)))
+
+
+@router.get("/workflows/{uuid}", responses={404: {"model": Problem}})
+def workflow(board: _Board, uuid: _Id, at: At = None) -> dict[str, Any]:
+    """Return the workflow of a task: all that its first task brought about."""
+    story = live_workflow(board.sight(at).scene.state, uuid)
+    if story is None:
+        raise LookupError("no such task is in memory")
+    return workflow_dict(story)

@@ -1,0 +1,151 @@
+"""What the dashboard knows: the cluster now, the cluster at any past instant, the tables, and who leads."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Lock
+from time import monotonic, time
+from typing import Final, NamedTuple, Protocol
+
+from celeriac.core.redaction import Redactor
+from celeriac.errors import CallerError, CeleriacError
+from celeriac.history import Warehouse
+from celeriac.model.election import Level, Record
+from celeriac.node.replay import Replay
+from celeriac.node.scene import Scene
+from celeriac.node.watcher import Watcher
+from celeriac.views.leader import LeaderRow, leader_rows
+from celeriac.views.worker import LiveWorker, live_workers
+
+__all__ = ["Board", "Leaders", "Sight"]
+
+#: Past instants that are kept ready. One is as large as the live state, and people look at one or two.
+_MOST_PASTS: Final = 3
+#: How much of the time before an instant is replayed for it: what happened earlier is in the tables.
+PAST_SPAN: Final = 3600.0
+#: For how long what the arbiter said is told again: pages ask twice a second.
+_LEADERS_KEPT: Final = 2.0
+
+
+class Sight(NamedTuple):
+    """A cluster at one instant."""
+
+    scene: Scene
+    #: Seconds of the epoch.
+    as_of: float
+    is_live: bool
+    workers: list[LiveWorker]
+    #: What could not be read of the log, each in a sentence.
+    damage: Sequence[str] = ()
+
+
+class Leaders(NamedTuple):
+    """Who leads what, and how far the promise of one leader holds."""
+
+    level: str | None
+    min_level: str
+    reason: str
+    leaders: list[LeaderRow]
+
+
+class _Arbiter(Protocol):
+    @property
+    def reason(self) -> str: ...
+
+    def look(self) -> Level: ...
+
+    def leases(self) -> list[Record]: ...
+
+
+class Board:
+    """Answers what pages and the API ask. Any thread may ask."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        redactor: Redactor,
+        *,
+        replay: Callable[[float, float], Replay] | None = None,
+        warehouse: Warehouse | None = None,
+        arbiter: Callable[[], _Arbiter] | None = None,
+        min_level: Level = Level.L0,
+        now: Callable[[], float] = time,
+    ) -> None:
+        self.watcher = watcher
+        self.redactor = redactor
+        self._replay = replay
+        self._warehouse = warehouse
+        self._arbiter = arbiter
+        self._min_level = min_level
+        self._now = now
+        self._mutex = Lock()
+        self._pasts: OrderedDict[int, Sight] = OrderedDict()
+        self._leaders: tuple[float, Leaders] | None = None
+
+    def sight(self, at: float | None = None) -> Sight:
+        """Return the cluster as it is, or as it was at an instant; CallerError if that is not known."""
+        if at is None:
+            state = self.watcher.state
+            return Sight(self.watcher.scene, self._now(), True, live_workers(state, self.watcher.presences()))
+        if self._replay is None:
+            raise CallerError("no log is kept, so nothing is known of the past: start it with --log URL")
+        if not 0 < at <= self._now():
+            raise CallerError("at is a moment in seconds of the epoch, and not one to come")
+        return self._past(int(at))
+
+    def _past(self, at: int) -> Sight:
+        # One at a time: a replay takes a processor for seconds, and people who drag a slider ask for many.
+        with self._mutex:
+            known = self._pasts.get(at)
+            if known is None:
+                assert self._replay is not None  # noqa: S101 - asked by sight alone
+                replay = self._replay(at - PAST_SPAN, float(at))
+                scene = Scene(replay.state)
+                state = replay.run()
+                known = Sight(scene, float(at), False, live_workers(state), list(replay.damage))
+                self._pasts[at] = known
+                while len(self._pasts) > _MOST_PASTS:
+                    self._pasts.popitem(last=False)
+            self._pasts.move_to_end(at)
+            return known
+
+    @property
+    def has_log(self) -> bool:
+        """Whether past instants can be looked at."""
+        return self._replay is not None
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """The tables. Raises CallerError if there are none."""
+        if self._warehouse is None:
+            raise CallerError("no tables are kept: start it with --warehouse URL")
+        return self._warehouse
+
+    def leaders(self) -> Leaders:
+        """Return who leads what. That nobody can be asked is part of the answer."""
+        with self._mutex:
+            known = self._leaders
+            if known is not None and monotonic() < known[0] + _LEADERS_KEPT:
+                return known[1]
+            leaders = self._asked()
+            self._leaders = (monotonic(), leaders)
+            return leaders
+
+    def _asked(self) -> Leaders:
+        reason = "no arbiter is asked"
+        if self._arbiter is not None:
+            try:
+                arbiter = self._arbiter()
+                level = arbiter.look()
+                return Leaders(
+                    level.name, self._min_level.name, arbiter.reason, leader_rows(arbiter.leases())
+                )
+            except CeleriacError as error:
+                reason = str(error)
+        return Leaders(None, self._min_level.name, reason, [])
+
+    def close(self) -> None:
+        """Let go of all files."""
+        with suppress(CeleriacError):
+            if self._warehouse is not None:
+                self._warehouse.close()

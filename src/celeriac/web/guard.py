@@ -1,0 +1,176 @@
+"""Stands before the dashboard: who may come in by which door, and what a browser may do with what it gets."""
+
+import re
+from collections.abc import Iterable
+from secrets import token_urlsafe
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from celeriac.errors import CallerError
+from celeriac.web.access import Access, User
+
+__all__ = ["COOKIE", "Guard", "user_of"]
+
+#: What a browser shows once its user is logged in.
+COOKIE: Final = "celeriac_login"
+#: Methods that change nothing.
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What somebody may ask for who is not let in yet.
+_OPEN: Final = ("/login", "/healthz")
+#: What is asked by programs, and so answered in JSON or text, and not with a page to log in.
+_FOR_PROGRAMS: Final = ("/api/", "/metrics")
+#: What has effects though it is no command to the cluster.
+_HARMLESS: Final = ("/login", "/logout")
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+#: Pages are put together in the browser by Vue, which compiles its templates there: that takes eval, and
+#: styles of elements. Scripts within the page are only those that carry the number of the answer.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'"
+)
+_SCRIPT: Final = re.compile(rb"<script(?=[\s>])")
+
+
+def user_of(connection: HTTPConnection) -> User:
+    """Return who asks; the guard let him in."""
+    user: User = connection.scope["celeriac.user"]
+    return user
+
+
+class Guard:
+    """An ASGI application before another.
+
+    ``hosts`` are the names under which it is served. A page of another site that sends a browser here, under
+    whatever name, is refused.
+    """
+
+    def __init__(self, app: ASGIApp, *, access: Access, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._access = access
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let it through, or answer in its place."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refused(scope) or await self._unknown(scope)
+        if refusal is None:
+            refusal = self._forbidden(scope)
+        answer = _Answer(send) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send if answer is None else answer)
+        elif answer is not None:
+            await refusal(scope, receive, answer)
+        else:
+            # Closed before it is accepted, which a browser sees as a refusal.
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    def _refused(self, scope: Scope) -> Response | None:
+        """Refuse who asks for another host, or comes from the page of another site."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if _name_of(host) not in self._hosts:
+            return PlainTextResponse(
+                "This is not served under that name; name it with --allowed-host to have it so.\n", 421
+            )
+        origin = headers.get("origin")
+        is_safe = scope["type"] == "http" and scope["method"] in _SAFE
+        if origin is not None and not is_safe and urlsplit(origin).netloc.lower() != host.lower():
+            return PlainTextResponse("Only pages of this dashboard may ask for that.\n", 403)
+        return None
+
+    async def _unknown(self, scope: Scope) -> Response | None:
+        """Find out who asks, and refuse somebody who does not say it."""
+        connection = HTTPConnection(scope)
+        path = connection.url.path
+        try:
+            user = self._access.anyone() or await self._told(connection)
+        except CallerError as error:
+            return JSONResponse({"detail": str(error)}, 429)
+        if user is not None:
+            scope["celeriac.user"] = user
+            return None
+        if path in _OPEN:
+            return None
+        if scope["type"] == "http" and scope["method"] == "GET" and not path.startswith(_FOR_PROGRAMS):
+            return RedirectResponse(f"/login?next={quote(path)}", 303)
+        return JSONResponse(
+            {"detail": "say who you are: with a bearer token, or log in"},
+            401,
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+
+    async def _told(self, connection: HTTPConnection) -> User | None:
+        kind, _, token = connection.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and token:
+            # It takes a while, on purpose.
+            return await run_in_threadpool(self._access.by_token, token.strip())
+        login = connection.cookies.get(COOKIE)
+        return None if login is None else self._access.by_login(login)
+
+    def _forbidden(self, scope: Scope) -> Response | None:
+        """Refuse a command where none is allowed, or from somebody who may not give any."""
+        if scope["type"] != "http" or scope["method"] in _SAFE or Request(scope).url.path in _HARMLESS:
+            return None
+        if not self._access.allow_control:
+            detail = "commands are off: start it with --allow-control to have them"
+            return JSONResponse({"detail": detail}, 403)
+        user = scope.get("celeriac.user")
+        if user is None or not self._access.may_act(user):
+            return JSONResponse({"detail": "a viewer may look, and not act"}, 403)
+        return None
+
+
+class _Answer:
+    """Adds what a browser is to know of every answer, and marks the scripts of a page as ours."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._nonce = token_urlsafe(18)
+        self._start: Message | None = None
+        self._page = bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            headers["Content-Security-Policy"] = _POLICY.format(nonce=self._nonce)
+            if headers.get("content-type", "").startswith("text/html"):
+                # Its length is known when it is complete.
+                self._start = message
+                return
+        elif message["type"] == "http.response.body" and self._start is not None:
+            self._page += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            marked = _SCRIPT.sub(b'<script nonce="%s"' % self._nonce.encode(), bytes(self._page))
+            MutableHeaders(scope=self._start)["content-length"] = str(len(marked))
+            await self._send(self._start)
+            message = {"type": "http.response.body", "body": marked, "more_body": False}
+            self._start = None
+        await self._send(message)
+
+
+def _name_of(host: str) -> str:
+    """Return the name of a host without its port: ``[::1]:8080`` is ``::1``."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""

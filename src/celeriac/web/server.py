@@ -1,0 +1,113 @@
+"""Puts the dashboard together, and serves it."""
+
+import socket
+from collections.abc import Iterable
+from importlib.metadata import version
+from ipaddress import ip_address
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from celeriac.errors import CallerError, CeleriacError
+from celeriac.web import login, metrics
+from celeriac.web.access import Access
+from celeriac.web.action import Actions
+from celeriac.web.api import cluster, control, history, stream, tasks
+from celeriac.web.api.part import Problem
+from celeriac.web.board import Board
+from celeriac.web.guard import Guard
+
+__all__ = ["API", "check_address", "hosts_of", "make_app", "make_server"]
+
+API: Final = "/api/v1"
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+#: How long requests that are under way may take to end.
+_PATIENCE: Final = 3
+
+
+def make_app(
+    board: Board,
+    access: Access,
+    actions: Actions | None = None,
+    *,
+    hosts: Iterable[str] = _LOOPBACK,
+) -> FastAPI:
+    """Return the dashboard: all that it serves, behind its guard. Without ``actions`` nobody can act."""
+    app = FastAPI(
+        title="Celeriac",
+        version=version("celeriac"),
+        description="A task cluster: its tasks, workers and history.",
+        openapi_url=f"{API}/openapi.json",
+        # Their pages are made of scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.board, app.state.access, app.state.actions = board, access, actions
+    for part in (tasks.router, cluster.router, history.router, stream.router, control.router):
+        app.include_router(part, prefix=API, responses={400: {"model": Problem}, 503: {"model": Problem}})
+    app.include_router(login.router)
+    app.include_router(metrics.router)
+    app.add_exception_handler(CallerError, _refused)
+    app.add_exception_handler(LookupError, _not_found)
+    app.add_exception_handler(CeleriacError, _failed)
+
+    @app.get("/healthz", include_in_schema=False)
+    def health() -> PlainTextResponse:
+        """Tell whether events are received."""
+        is_well = board.watcher.is_receiving
+        return PlainTextResponse("well\n" if is_well else "no events are received\n", 200 if is_well else 503)
+
+    app.add_middleware(Guard, access=access, hosts=[*hosts])
+    return app
+
+
+def _refused(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 400)
+
+
+def _not_found(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error.args[0]) if error.args else "there is no such thing"}, 404)
+
+
+def _failed(_: Request, error: Exception) -> JSONResponse:
+    """Answer for what is not there at the moment: a disk, a broker, the tables."""
+    return JSONResponse({"detail": str(error)}, 503)
+
+
+def check_address(host: str, access: Access) -> None:
+    """Refuse to serve others than this machine without knowing who they are."""
+    if access.is_open and not _is_loopback(host):
+        raise CallerError(
+            f"{host} can be reached from other machines, so people have to say who they are: name a file of "
+            "accounts with --accounts FILE, which celeriac access add makes; or leave --host out"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def hosts_of(host: str, allowed: Iterable[str]) -> list[str]:
+    """Return the names under which it may be asked for."""
+    own = [host] if host not in ("0.0.0.0", "::") else [socket.gethostname(), socket.getfqdn()]  # noqa: S104 - is compared
+    return [*_LOOPBACK, *own, *allowed]
+
+
+def make_server(app: FastAPI) -> uvicorn.Server:
+    """Return what serves it, ``run(sockets=[…])``, until SIGINT or SIGTERM, or its ``should_exit`` is set."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=_PATIENCE,
+        # Who is before us, and says for whom it asks, is not known.
+        proxy_headers=False,
+    )
+    return uvicorn.Server(config)

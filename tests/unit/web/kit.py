@@ -1,0 +1,86 @@
+"""A cluster in memory and its dashboard."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+
+from celeriac.app import Celeriac
+from celeriac.core.redaction import Redactor
+from celeriac.history import Warehouse
+from celeriac.model.events import Event
+from celeriac.node.watcher import Watcher
+from celeriac.testing.process import wait_until
+from celeriac.transport.memory import MemoryBroker
+from celeriac.web.access import Access
+from celeriac.web.action import Actions
+from celeriac.web.board import Board
+from celeriac.web.server import make_app, make_server
+
+PATIENCE = 20.0
+
+
+class Rig:
+    """An app whose events a dashboard shows."""
+
+    def __init__(self, app: Celeriac, board: Board, broker: MemoryBroker) -> None:
+        self.app = app
+        self.broker = broker
+        self.board = board
+        self._dispatcher = app.events.Dispatcher(hostname="w1@lab")
+        self._sent = 0
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send an event as a worker does."""
+        self._sent += 1
+        self._dispatcher.send(kind, **fields)
+
+    def arrived(self) -> None:
+        """Wait until all that was sent is in the state."""
+        wait_until(lambda: self.board.watcher.state.event_count >= self._sent, patience=PATIENCE)
+
+    def run_task(self, uuid: str, name: str = "shop.pay", **fields: Any) -> None:
+        """Have a task received, started and succeeded."""
+        self.send("task-received", uuid=uuid, name=name, **{"args": "(1,)", "kwargs": "{}", **fields})
+        self.send("task-started", uuid=uuid)
+        self.send("task-succeeded", uuid=uuid, result="'done'", runtime=0.25)
+
+    def put(self, *events: Event) -> None:
+        """Have events in the state as if they had come."""
+        for event in events:
+            self.board.watcher.state.event(event)
+
+
+@contextmanager
+def rig(tmp_path: Path, **board: Any) -> Iterator[Rig]:
+    """Have a cluster that is watched."""
+    broker = MemoryBroker()
+    app = Celeriac(broker, hostname="dashboard@lab", environ={})
+    with Watcher(app.events, hostname=app.hostname) as watcher:
+        wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
+        made = Board(watcher, Redactor(), **{"warehouse": Warehouse(tmp_path / "warehouse"), **board})
+        try:
+            yield Rig(app, made, broker)
+        finally:
+            made.close()
+            app.close()
+
+
+@contextmanager
+def served(rig: Rig, access: Access | None = None, actions: Actions | None = None) -> Iterator[httpx.Client]:
+    """Serve the dashboard, and have a program that asks it."""
+    server = make_server(make_app(rig.board, access or Access(), actions))
+    with socket.create_server(("127.0.0.1", 0)) as link:
+        thread = Thread(target=lambda: server.run(sockets=[link]), daemon=True)
+        thread.start()
+        try:
+            wait_until(lambda: server.started, patience=PATIENCE)
+            with httpx.Client(base_url=f"http://127.0.0.1:{link.getsockname()[1]}") as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.web.access import Access, Account, Role, User, hashed, new_token, read_accounts, write_accounts
+from celeriac.web.server import check_address, hosts_of
+
+ADA = Account("ada", Role.OPERATOR, hashed("correct horse"))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_right_password_lets_somebody_in_until_he_leaves_or_his_time_is_over() -> None:
+    clock = Clock()
+    access = Access([ADA], now=clock)
+
+    shown, again = access.log_in("ada", "correct horse"), access.log_in("ada", "correct horse")
+
+    assert shown is not None
+    assert again is not None
+    assert access.by_login(shown) == User("ada", Role.OPERATOR)
+    access.log_out(shown)
+    assert access.by_login(shown) is None
+    clock.now = 13 * 3600.0
+    assert access.by_login(again) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("ada", "wrong"), ("eve", "correct horse"), ("ada", "x" * 2000)]
+)
+def test_a_wrong_name_or_password_lets_nobody_in(name: str, password: str) -> None:
+    assert Access([ADA]).log_in(name, password) is None
+
+
+def test_a_token_is_known_by_its_hash_alone() -> None:
+    token = new_token()
+    access = Access([Account("prometheus", Role.VIEWER, hashed(token), is_token=True)])
+
+    assert access.by_token(token) == User("prometheus", Role.VIEWER)
+    assert access.by_token(token) == User("prometheus", Role.VIEWER)
+    assert access.by_token(new_token()) is None
+    # A token is no password, and a password no token.
+    assert access.log_in("prometheus", token) is None
+    assert Access([ADA]).by_token("correct horse") is None
+
+
+def test_after_many_wrong_guesses_everybody_waits_for_a_minute() -> None:
+    clock = Clock()
+    access = Access([ADA], now=clock)
+    for _ in range(20):
+        access.log_in("ada", "wrong")
+
+    with pytest.raises(CallerError, match="wait a minute"):
+        access.log_in("ada", "correct horse")
+
+    clock.now = 61.0
+    assert access.log_in("ada", "correct horse") is not None
+
+
+def test_accounts_are_written_and_read_and_hold_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "accounts.json"
+
+    write_accounts(path, [ADA])
+
+    assert read_accounts(path) == [ADA]
+    assert "correct horse" not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_accounts(tmp_path / "none.json") == []
+
+
+def test_a_file_of_accounts_that_others_can_read_or_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "accounts.json"
+    write_accounts(path, [ADA])
+    path.chmod(0o644)
+    with pytest.raises(ImproperlyConfigured, match="chmod 600"):
+        read_accounts(path)
+    path.chmod(0o600)
+    path.write_text('[{"name": "ada", "role": "king", "secret": ""}]')
+    with pytest.raises(ImproperlyConfigured, match="celeriac access add"):
+        read_accounts(path)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "tasks.example.com"])  # noqa: S104
+def test_others_than_this_machine_are_not_served_without_accounts(host: str) -> None:
+    with pytest.raises(CallerError, match="--accounts FILE"):
+        check_address(host, Access())
+    check_address(host, Access([ADA]))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.5"])
+def test_this_machine_is_served_without(host: str) -> None:
+    check_address(host, Access())
+
+    assert host in hosts_of(host, [])

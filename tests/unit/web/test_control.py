@@ -1,0 +1,152 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from celeriac.model.events import Received, Succeeded
+from celeriac.web.access import Access
+from celeriac.web.action import MAX_TASKS, Actions
+from celeriac.web.audit import Audit
+from tests.unit.cli.kit import Cluster
+from tests.unit.web.kit import Rig, served
+
+SENDER: dict[str, Any] = {"hostname": "w1@lab", "pid": 1, "local_received": 1_790_000_000.0}
+
+
+def received(uuid: str, clock: int = 1, **fields: Any) -> Received:
+    told = {"name": "shop.pay", "args": "(1, 'two')", "kwargs": "{'three': 3}", **fields}
+    return Received(timestamp=1_790_000_000.0, clock=clock, uuid=uuid, **SENDER, **told)
+
+
+class Sent:
+    """Takes tasks instead of a broker."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.id = "new-id"
+
+    def __call__(self, *call: Any, **options: Any) -> "Sent":
+        self.calls.append((*call, options))
+        return self
+
+
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+def operator(rig: Rig, sent: Sent, audit: Path) -> Iterator[httpx.Client]:
+    actions = Actions(rig.board, rig.app.control, Audit(audit), send=sent)
+    with served(rig, Access(allow_control=True), actions) as client:
+        yield client
+
+
+def lines(audit: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in audit.read_text().splitlines()] if audit.exists() else []
+
+
+def test_a_dry_run_says_whom_it_would_concern_and_does_nothing(
+    rig: Rig, operator: httpx.Client, sent: Sent, audit: Path
+) -> None:
+    rig.put(received("open"), received("ended", 2))
+    rig.put(Succeeded(timestamp=1_790_000_001.0, clock=3, uuid="ended", result="1", **SENDER))
+
+    order = {"filter": {"name": "shop.*"}, "dry_run": True}
+    revoked = operator.post("/api/v1/control/revoke", json=order).json()
+    retried = operator.post("/api/v1/control/retry", json=order).json()
+
+    assert (revoked["targets"], revoked["is_dry_run"]) == (["open"], True)
+    assert revoked["refused"] == [{"uuid": "ended", "reason": "it has ended: SUCCESS"}]
+    assert sorted(retried["targets"]) == ["ended", "open"]
+    assert (sent.calls, lines(audit)) == ([], [])
+
+
+def test_a_task_is_sent_once_more_with_the_arguments_that_its_events_told(
+    rig: Rig, operator: httpx.Client, sent: Sent, audit: Path
+) -> None:
+    rig.put(received("good"), received("cut", 2, args="(1, ...)"), received("object", 3, args="(<Job 1>,)"))
+
+    done = operator.post("/api/v1/control/retry", json={"ids": ["good", "cut", "object", "none"]}).json()
+
+    assert sent.calls == [("shop.pay", [1, "two"], {"three": 3}, {"queue": None})]
+    assert done["replies"] == {"good": "sent as new-id"}
+    assert {each["uuid"]: each["reason"] for each in done["refused"]} == {
+        "cut": "its events tell its arguments in part only",
+        "object": "its events do not tell its arguments as such",
+        "none": "it is not in memory",
+    }
+    assert [(line["user"], line["action"]) for line in lines(audit)] == [
+        ("anyone here", "retry"), ("anyone here", "retry done"),
+    ]  # fmt: skip
+    assert lines(audit)[0]["targets"] == ["good"]
+
+
+def test_workers_are_commanded_and_their_answers_told(rig: Rig, operator: httpx.Client, audit: Path) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def handler(command: str) -> Any:
+        def obey(**arguments: Any) -> dict[str, str]:
+            asked.append((command, arguments))
+            return {"ok": "so it is"}
+
+        return obey
+
+    with Cluster() as cluster:
+        cluster.broker = rig.broker
+        cluster.add_node("w1@lab", revoke=handler("revoke"), pool_grow=handler("pool_grow"))
+        done = operator.post("/api/v1/control/revoke", json={"ids": ["a"], "terminate": True}).json()
+        grown = operator.post("/api/v1/control/pool-grow", json={"workers": ["w1@lab"], "n": 2}).json()
+
+    assert asked == [
+        ("revoke", {"task_id": ["a"], "terminate": True, "signal": "SIGTERM"}),
+        ("pool_grow", {"n": 2}),
+    ]
+    assert done["replies"] == grown["replies"] == {"w1@lab": "{'ok': 'so it is'}"}
+    assert [line["action"] for line in lines(audit)] == [
+        "terminate", "terminate done", "pool-grow", "pool-grow done",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "order"),
+    [
+        ("revoke", {}),
+        ("revoke", {"ids": ["a"], "filter": {"name": "x"}}),
+        ("revoke", {"filter": {}}),
+        ("revoke", {"ids": ["a"], "signal": "; rm"}),
+        ("revoke", {"ids": ["a"] * (MAX_TASKS + 1)}),
+        ("retry", {"ids": [""]}),
+        ("rate-limit", {"task": "a", "rate": "often"}),
+        ("pool-grow", {"n": 0}),
+        ("shutdown", {}),
+        ("shutdown", {"workers": []}),
+        ("revoke", {"ids": ["a"], "surprise": 1}),
+    ],
+)
+def test_what_is_not_meant_clearly_is_refused(
+    operator: httpx.Client, audit: Path, path: str, order: dict[str, Any]
+) -> None:
+    answer = operator.post(f"/api/v1/control/{path}", json=order)
+
+    assert answer.status_code in (400, 422)
+    assert lines(audit) == []
+
+
+def test_what_cannot_be_noted_is_not_done(rig: Rig, operator: httpx.Client, sent: Sent, audit: Path) -> None:
+    rig.put(received("good"))
+    audit.mkdir()
+
+    answer = operator.post("/api/v1/control/retry", json={"ids": ["good"]})
+
+    assert answer.status_code == 503
+    assert "nothing was done" in answer.json()["detail"]
+    assert sent.calls == []

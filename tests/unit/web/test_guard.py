@@ -1,0 +1,145 @@
+"""Who may come in by which door: every route, for everybody."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from celeriac.web.access import Access, Account, Role, hashed, new_token
+from celeriac.web.action import Actions
+from celeriac.web.audit import Audit
+from celeriac.web.server import make_app
+from tests.unit.web.kit import Rig, served
+
+PASSWORD = "correct horse battery"  # noqa: S105
+TOKENS = {Role.VIEWER: new_token(), Role.OPERATOR: new_token()}
+ACCOUNTS = [
+    Account("ada", Role.OPERATOR, hashed(PASSWORD)),
+    *(Account(f"program-{role}", role, hashed(token), is_token=True) for role, token in TOKENS.items()),
+]
+
+
+def actions_of(rig: Rig, tmp_path: Path) -> Actions:
+    return Actions(rig.board, rig.app.control, Audit(tmp_path / "audit.jsonl"), send=rig.app.send_task)
+
+
+#: Doors that are no part of the API.
+OTHERS = [
+    ("GET", "/login"), ("GET", "/healthz"), ("GET", "/api/v1/openapi.json"), ("GET", "/metrics"),
+    ("POST", "/logout"),
+]  # fmt: skip
+
+
+def routes(rig: Rig) -> list[tuple[str, str]]:
+    """Return each method and path that the dashboard has, with something in the place of parameters."""
+    paths = make_app(rig.board, Access()).openapi()["paths"]
+    told = [(method.upper(), path) for path, methods in paths.items() for method in methods]
+    return [(method, path.replace("{uuid}", "x").replace("{name}", "x")) for method, path in told] + OTHERS
+
+
+@pytest.fixture
+def locked(rig: Rig, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A dashboard where people have to say who they are, and operators may act."""
+    access = Access(ACCOUNTS, allow_control=True)
+    with served(rig, access, actions_of(rig, tmp_path)) as client:
+        yield client
+
+
+def asked(client: httpx.Client, method: str, path: str, token: str | None = None) -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    limit = {"limit": 1} if path.endswith("/events") else {}
+    with client.stream(
+        method, path, headers=headers, params=limit, json={} if method == "POST" else None
+    ) as answer:
+        return answer.status_code
+
+
+def test_nobody_gets_in_by_any_door_without_saying_who_he_is(rig: Rig, locked: httpx.Client) -> None:
+    told = {(method, path): asked(locked, method, path) for method, path in routes(rig)}
+
+    assert len(told) > 20
+    assert {path for (_, path), status in told.items() if status not in (303, 401)} == {"/login", "/healthz"}
+    assert {status for (_, path), status in told.items() if path.startswith("/api/")} == {401}
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_viewer_may_look_and_an_operator_may_act_too(rig: Rig, locked: httpx.Client, role: Role) -> None:
+    told = {(method, path): asked(locked, method, path, TOKENS[role]) for method, path in routes(rig)}
+
+    acts = {status for (method, path), status in told.items() if method == "POST" and path != "/logout"}
+    looks = {status for (method, _), status in told.items() if method == "GET"}
+    # An empty command is none, mostly, which is found out only once somebody may give one.
+    assert acts == ({403} if role is Role.VIEWER else {200, 400, 422})
+    assert looks <= {200, 400, 404}
+
+
+def test_nobody_may_act_where_that_is_not_allowed(rig: Rig, ask: httpx.Client) -> None:
+    told = {asked(ask, method, path) for method, path in routes(rig) if "/control/" in path}
+
+    assert told == {403}
+
+
+def test_somebody_logs_in_with_a_password_and_out_again(locked: httpx.Client) -> None:
+    wrong = locked.post("/login", data={"name": "ada", "password": "guess", "next": "/"})
+    right = locked.post("/login", data={"name": "ada", "password": PASSWORD, "next": "/api/v1/workers"})
+    inside = locked.get("/api/v1/workers")
+    locked.post("/logout")
+    outside = locked.get("/api/v1/workers")
+
+    assert (wrong.status_code, right.status_code) == (401, 303)
+    assert right.headers["location"] == "/api/v1/workers"
+    cookie = right.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert (inside.status_code, outside.status_code) == (200, 401)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "", "/a\nb"],
+)
+def test_a_login_leads_nowhere_else(locked: httpx.Client, target: str) -> None:
+    answer = locked.post("/login", data={"name": "ada", "password": PASSWORD, "next": target})
+
+    assert answer.headers["location"] == "/"
+
+
+def test_the_page_to_log_in_shows_nothing_of_its_address_as_html(locked: httpx.Client) -> None:
+    page = locked.get("/login", params={"next": '/"><script>alert(1)</script>'})
+
+    assert "<script" not in page.text
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1", "a b"]
+)
+def test_who_asks_for_another_host_is_refused(ask: httpx.Client, host: str) -> None:
+    answer = ask.get("/api/v1/overview", headers={"Host": host})
+
+    assert answer.status_code in (400, 421)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:1", "http://localhost"]
+)
+def test_the_page_of_another_site_cannot_act(locked: httpx.Client, origin: str) -> None:
+    headers = {"Authorization": f"Bearer {TOKENS[Role.OPERATOR]}", "Origin": origin}
+    order = {"workers": ["w1@lab"], "dry_run": True}
+
+    foreign = locked.post("/api/v1/control/shutdown", json=order, headers=headers)
+    own = str(locked.base_url).rstrip("/")
+    ours = locked.post("/api/v1/control/shutdown", json=order, headers={**headers, "Origin": own})
+
+    assert (foreign.status_code, ours.status_code) == (403, 200)
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(ask: httpx.Client) -> None:
+    for path in ("/api/v1/overview", "/login", "/api/v1/tasks/none"):
+        headers = ask.get(path).headers
+
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
