@@ -27,6 +27,8 @@ from benchmarks.report import show as show_rows
 MILLIONS = tuple(map(int, os.environ.get("CELERIAC_BENCH_MILLIONS", "1,10,50").split(",")))
 CELERY_EVENTS = 400_000
 HISTORY_TURNS = 7
+#: The name that is asked about.
+QUESTION = "shop.tasks.job_7"
 #: Memory that Spark may have, so that a run is the same on a larger machine.
 MEMORY = "4g"
 
@@ -132,6 +134,7 @@ def _ours(log: Path, events: int, work: Path) -> Figures:
         figures["stream_per_s"], figures["batch_s"] = _stream(spark, log, events, work / "stream")
     figures["bytes_per_task"] = _bytes(work / "warm") / max(1, report.tasks)
     figures["history_ms"] = _ask(work / "warm")
+    figures["answer_ms"] = _answer(work / "warm")
     return figures
 
 
@@ -183,13 +186,29 @@ def _ask(warehouse: Path) -> float:
     """Return the milliseconds of a question at the command line: the best of some."""
     since = datetime.fromtimestamp(BEGIN, UTC).isoformat()
     program = Path(sys.executable).parent / "celeriac"
-    question = ["history", "latency", "--task", "shop.tasks.job_7", "--by", "hour", "--json"]
+    question = ["history", "latency", "--task", QUESTION, "--by", "hour", "--json"]
     command = [str(program), *question, "--warehouse", str(warehouse), "--since", since]
+    # As anywhere else, what is loaded is compiled once, and not each time.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     took = []
     for _ in range(HISTORY_TURNS):
         begun = perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
         took.append(perf_counter() - begun)
+    return min(took) * 1000
+
+
+def _answer(warehouse: Path) -> float:
+    """Return the milliseconds of the same question in a program that runs already: the best of some."""
+    from celeriac import history  # noqa: PLC0415
+
+    took = []
+    for _ in range(HISTORY_TURNS):
+        # Opened anew, so that nothing is left of the question before.
+        with history.open(warehouse) as tables:
+            begun = perf_counter()
+            tables.latency(QUESTION, BEGIN, by="hour")
+            took.append(perf_counter() - begun)
     return min(took) * 1000
 
 

@@ -1,5 +1,6 @@
 """Questions about attempts, answered from the roll-ups: how many, how they ended, how long they took."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -20,11 +21,8 @@ _MINUTES: Final = """
     SELECT * FROM {rollups_minute} AS m WHERE m.begin_at >= $since AND m.begin_at < $until
     AND (m.begin_at < $hours_from OR m.begin_at >= $hours_to)
 """
-_CHOSEN: Final = """
-    ($task IS NULL OR r.name = $task OR r.name GLOB $task)
-    AND ($worker IS NULL OR r.worker = $worker OR r.worker GLOB $worker)
-    AND ($queue IS NULL OR r.queue = $queue OR r.queue GLOB $queue)
-"""
+#: What is a glob, and not the name itself.
+_GLOB: Final = re.compile(r"[*?\[]")
 _COUNTS: Final = (
     "sum(r.attempts)::BIGINT, sum(r.succeeded)::BIGINT, sum(r.failed)::BIGINT, sum(r.retried)::BIGINT, "
     "sum(r.revoked)::BIGINT, sum(r.waits)::BIGINT, sum(r.wait_sum), max(r.wait_max), "
@@ -35,7 +33,7 @@ _RUN_SKETCHES: Final = "list(r.run_sketch) FILTER (WHERE r.runs > 0 AND r.run_sk
 _TIMES: Final = f"""
     SELECT CASE WHEN $width > 0 THEN floor(r.begin_at / $width) * $width END AS bucket,
         {_COUNTS}, {_WAIT_SKETCHES}, {_RUN_SKETCHES}
-    FROM (%s) AS r WHERE {_CHOSEN} GROUP BY bucket ORDER BY bucket
+    FROM (%s) AS r WHERE %s GROUP BY bucket ORDER BY bucket
 """  # noqa: S608 - of our own text alone
 #: What names are sorted by, and what those have that are sorted at all.
 RANKINGS: Final[dict[Ranking, tuple[str, str]]] = {
@@ -66,8 +64,20 @@ def attempt_times(
     if by is not None and by not in WIDTHS:
         raise CallerError(f"{by!r} is no length of time: take one of {', '.join(WIDTHS)}, or None")
     rows, parameters = _rolled_up(span, by)
-    parameters |= {"task": task, "worker": worker, "queue": queue, "width": WIDTHS[by] if by else 0.0}
-    return [_times(row[0], row[1:12], *row[12:]) for row in edition.ask(_TIMES % rows, parameters)]
+    chosen = {column: text for column, text in (("name", task), ("worker", worker), ("queue", queue)) if text}
+    parameters |= {**chosen, "width": WIDTHS[by] if by else 0.0}
+    # A plain condition lets DuckDB pass over what files say they do not have.
+    tests = " AND ".join(_test(column, text) for column, text in chosen.items()) or "true"
+    found = edition.ask(_TIMES % (rows, tests), parameters)
+    return [_times(row[0], row[1:12], *row[12:]) for row in found]
+
+
+def _test(column: str, text: str) -> str:
+    """Return what a row has to fulfil to be of a name, or of names that fit."""
+    if not _GLOB.search(text):
+        return f"r.{column} = ${column}"
+    # A name may look like a glob that does not fit it.
+    return f"(r.{column} = ${column} OR r.{column} GLOB ${column})"
 
 
 def top_names(edition: Edition, span: Span, *, by: Ranking, limit: int) -> list[Top]:

@@ -21,7 +21,7 @@ _SORTED_BY: Final = {
     "failures": ("uuid",),
     "workflows": ("root_id",),
     "rollups_minute": ("begin_at", "name"),
-    "rollups_hour": ("begin_at", "name"),
+    "rollups_hour": ("name", "begin_at"),
 }
 
 

@@ -50,7 +50,9 @@ def by_hour(minutes: DataFrame) -> DataFrame:
     for name in _MEASURES:
         told |= _merged(name)
     hours = minutes.withColumn("begin_at", _begin_of(_HOUR, "begin_at")).groupBy(*_KEYS)
-    return _published("rollups_hour", hours.agg(*(column.alias(name) for name, column in told.items())))
+    made = _published("rollups_hour", hours.agg(*(column.alias(name) for name, column in told.items())))
+    # Who asks about a name then reads the sketches of that name, and passes over all others.
+    return made.sortWithinPartitions("day", "name", "begin_at")
 
 
 def _begin_of(span: int, moment: str) -> Column:
