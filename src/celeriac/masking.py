@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-__all__ = ["MASK", "SCHEME", "SECRET_WORDS", "masked", "sanitize_url", "url_secrets"]
+__all__ = ["MASK", "SCHEME", "SECRET_WORDS", "masked", "sanitize_place", "sanitize_url", "url_secrets"]
 
 #: What stands where a secret was.
 MASK = "**"
@@ -46,6 +46,11 @@ def sanitize_url(url: str) -> str:
         parts += url[end:start], MASK
         end = stop
     return "".join((*parts, url[end:]))
+
+
+def sanitize_place(place: str) -> str:
+    """Return a folder or file as it is, and a URL as :func:`sanitize_url` does."""
+    return sanitize_url(place) if "://" in place else place
 
 
 def url_secrets(url: str) -> list[tuple[int, int]]:

@@ -195,6 +195,7 @@ def test_a_delta_table_has_all_columns_and_is_replaced_by_one_commit(tmp_path: P
     publish(root, {"tasks": [task("a", name=ODD), task("b", day="2026-11-15")]})
 
     first = exported(root, "tasks", f"delta:{folder}")
+    assert first.target == str(folder)
     publish(root, {"tasks": [task("c")]}, version=2)
     exported(root, "tasks", f"delta:{folder}")
 

@@ -43,6 +43,7 @@ _GROUPS: Final = {
     "log": "celeriac.cli.log",
     "history": "celeriac.cli.history",
     "pipeline": "celeriac.cli.pipeline",
+    "export": "celeriac.cli.export",
     "access": "celeriac.cli.access",
 }
 #: The names of all commands.

@@ -4,7 +4,7 @@ from typing import Any
 
 from celeriac.errors import DiskError, ImproperlyConfigured
 from celeriac.history.span import Days
-from celeriac.masking import sanitize_url
+from celeriac.masking import sanitize_place
 
 __all__ = ["write_delta"]
 
@@ -41,7 +41,7 @@ def write_delta(folder: str, reader: Any, *, days: Days) -> int:
         )
     except (DeltaError, OSError, ValueError) as error:
         raise DiskError(
-            f"{sanitize_url(folder)} did not take the table: {error}; name another folder, or remove what "
+            f"{sanitize_place(folder)} did not take the table: {error}; name another folder, or remove what "
             "is there"
         ) from None
     return rows

@@ -12,7 +12,7 @@ from celeriac.history.answer import Question
 from celeriac.history.edition import Edition
 from celeriac.history.source import quoted
 from celeriac.history.span import EVER, Days
-from celeriac.masking import sanitize_url
+from celeriac.masking import sanitize_place
 from celeriac.model.answer import Exported
 from celeriac.model.table import INNER_COLUMNS, TABLES, Column
 from celeriac.store.new_file import new_file
@@ -68,10 +68,10 @@ def export(
 
         folder = to.removeprefix(_DELTA)
         count = rows.given_to(lambda reader: write_delta(folder, reader, days=days), written_columns(table))
-        return Exported(count, sanitize_url(folder))
+        return Exported(count, sanitize_place(folder))
     path = Path(to)
     if "://" in to or path.suffix not in (".parquet", ".csv"):
-        raise CallerError(f"{sanitize_url(to)!r} is nowhere that a table can be written to: name {_FORMS}")
+        raise CallerError(f"{sanitize_place(to)!r} is nowhere that a table can be written to: name {_FORMS}")
     with new_file(path, fix="name another file") as file:
         if path.suffix == ".csv":
             columns = written_columns(table, is_without=INNER_COLUMNS, has_bytes=False)

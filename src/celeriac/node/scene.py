@@ -27,6 +27,8 @@ class Scene:
         self.pulse = Pulse()
         #: All that happened since it was made, by name and by worker.
         self.series = Series()
+        #: Whether what comes now happened before, and is in no series: who stores these has it already.
+        self.is_recalling = False
         state.on_task = self._take
         state.on_forget = self.tally.leave
 
@@ -35,7 +37,8 @@ class Scene:
         if event is not None and received_at is not None:
             ended = ended_by(event, task.history, read_eta)
             self.pulse.take(event, ended, received_at)
-            self.series.take(event, ended, task.name)
+            if not self.is_recalling:
+                self.series.take(event, ended, task.name)
 
 
 def read_eta(text: str) -> float | None:

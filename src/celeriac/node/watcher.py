@@ -200,8 +200,12 @@ class Watcher:
             self.has_recalled = True
 
     def _take(self, events: list[Event]) -> None:
-        for event in events:
-            self.state.apply(event, event.local_received)
+        self.scene.is_recalling = True
+        try:
+            for event in events:
+                self.state.apply(event, event.local_received)
+        finally:
+            self.scene.is_recalling = False
 
 
 class _Unheeded(ClusterState):

@@ -66,7 +66,7 @@ _PHASES: Final = {
 _KEY: Final = ("at", "stamp", "host", "pid", "type", "retries")
 #: Of two contents of one identity, which is a forgery or a bug, the greatest is kept: whichever was recorded
 #: last is up to chance.
-_REST: Final = ("clock", "name", "queue", "root_id", "parent_id", "runtime", "eta_at", "requeue", "row")
+_REST: Final = ("name", "queue", "root_id", "parent_id", "runtime", "eta_at", "requeue", "row", "clock")
 
 
 def odd_tasks(events: DataFrame) -> DataFrame:

@@ -309,7 +309,7 @@ def test_the_option_names_another_warehouse(warehouse: Path, tmp_path: Path) -> 
         (["task", "nobody"], "no task 'nobody'"),
         (["workflow", "nobody"], "no task 'nobody'"),
         (["export", "nothing", "--to", "x.csv"], "is no table"),
-        (["export", "tasks", "--to", "x.xlsx"], "nowhere that a table can be written to"),
+        (["export", "tasks", "--to", "x.xlsx"], "'x.xlsx' is nowhere that a table can be written to"),
         (["export", "tasks", "--to", "x.csv", "--name", "y"], "only a table in PostgreSQL"),
     ],
 )

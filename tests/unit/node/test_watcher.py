@@ -49,6 +49,8 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
 
     assert set(watcher.state.tasks) == {"old"}
     assert watcher.scene.tally.by_state == {"RECEIVED": 1}
+    # A series that began anew with what was in it before would be counted twice.
+    assert not watcher.scene.series.events
 
 
 def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
