@@ -4,6 +4,7 @@ import socket
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import time
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,6 +16,7 @@ from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
 from celeriac.node.history import redactor_of
+from celeriac.node.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
@@ -111,9 +113,14 @@ def web(
         actions = Actions(board, session.app.control, Audit(audit), send=session.app.send_task)
         hosts = hosts_of(host, allowed_host or ())
         app = make_app(board, access, actions if allow_control else None, hosts=hosts)
-        with suppress(KeyboardInterrupt):
+        # The server ends its work when a signal comes, and then sends itself that signal once more.
+        with suppress(KeyboardInterrupt), stop_signals(_interrupt):
             make_server(app).run(sockets=[link])
     return Code.OK
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str | None) -> "Board":

@@ -22,13 +22,13 @@ def app() -> Celeriac:
 
 def test_events_that_come_are_in_the_state_counted_and_given_to_who_listens(app: Celeriac) -> None:
     with Watcher(app.events, hostname=app.hostname) as watcher:
-        wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
+        assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
         dispatcher = app.events.Dispatcher(hostname="w1@lab")
         with watcher.listening() as listener:
             dispatcher.send("worker-online", freq=2.0)
             dispatcher.send("task-received", uuid="a", name="shop.pay")
-            wait_until(lambda: watcher.state.event_count == 2, patience=PATIENCE)
-            wait_until(lambda: "w1@lab" in watcher.presences(), patience=PATIENCE)
+            assert wait_until(lambda: watcher.state.event_count == 2, patience=PATIENCE)
+            assert wait_until(lambda: "w1@lab" in watcher.presences(), patience=PATIENCE)
             events, overlooked = listener.taken()
 
     assert [event.type for event in events] == ["worker-online", "task-received"]
@@ -45,7 +45,7 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
     with Watcher(
         app.events, hostname=app.hostname, log=EventLog(tmp_path), wall=lambda: HOUR_AT + 60
     ) as watcher:
-        wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
+        assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
 
     assert set(watcher.state.tasks) == {"old"}
     assert watcher.scene.tally.by_state == {"RECEIVED": 1}
@@ -56,11 +56,13 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
 def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
     begun_at = time()
     with Watcher(app.events, hostname=app.hostname) as watcher:
-        wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
+        assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
         dispatcher = app.events.Dispatcher(hostname="w1@lab")
         dispatcher.send("worker-online", freq=2.0)
         dispatcher.send("worker-offline", freq=2.0)
-        wait_until(lambda: watcher.presences().get("w1@lab", (None,))[0] is Liveness.LEFT, patience=PATIENCE)
+        assert wait_until(
+            lambda: watcher.presences().get("w1@lab", (None,))[0] is Liveness.LEFT, patience=PATIENCE
+        )
         presence = watcher.presences()["w1@lab"]
 
     assert presence.reason == "said farewell"
@@ -87,7 +89,7 @@ def test_what_ends_the_reception_is_raised_where_somebody_sees_it() -> None:
     app = Celeriac("redis://127.0.0.1:1/0", environ={}, hostname="watcher@lab")
 
     with Watcher(app.events, hostname=app.hostname) as watcher:
-        wait_until(lambda: not watcher._threads[0].is_alive(), patience=PATIENCE)
+        assert wait_until(lambda: not watcher._threads[0].is_alive(), patience=PATIENCE)
 
         with pytest.raises(ConnectionError):
             watcher.check()

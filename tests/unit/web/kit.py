@@ -41,7 +41,7 @@ class Rig:
 
     def arrived(self) -> None:
         """Wait until all that was sent is in the state."""
-        wait_until(lambda: self.board.watcher.state.event_count >= self._sent, patience=PATIENCE)
+        assert wait_until(lambda: self.board.watcher.state.event_count >= self._sent, patience=PATIENCE)
 
     def run_task(self, uuid: str, name: str = "shop.pay", **fields: Any) -> None:
         """Have a task received, started and succeeded."""
@@ -61,7 +61,7 @@ def rig(tmp_path: Path, **board: Any) -> Iterator[Rig]:
     broker = MemoryBroker()
     app = Celeriac(broker, hostname="dashboard@lab", environ={})
     with Watcher(app.events, hostname=app.hostname) as watcher:
-        wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
+        assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
         made = Board(watcher, Redactor(), **{"warehouse": Warehouse(tmp_path / "warehouse"), **board})
         try:
             yield Rig(app, made, broker)
@@ -78,7 +78,7 @@ def served(rig: Rig, access: Access | None = None, actions: Actions | None = Non
         thread = Thread(target=lambda: server.run(sockets=[link]), daemon=True)
         thread.start()
         try:
-            wait_until(lambda: server.started, patience=PATIENCE)
+            assert wait_until(lambda: server.started, patience=PATIENCE)
             with httpx.Client(base_url=f"http://127.0.0.1:{link.getsockname()[1]}") as client:
                 yield client
         finally:
