@@ -22,6 +22,7 @@ _EXIT_CODES = (
 #: their own.
 _SINGLE: Final = {
     "up": "celeriac.cli.up",
+    "top": "celeriac.cli.top",
     "worker": "celeriac.cli.worker",
     "beat": "celeriac.cli.beat",
     "status": "celeriac.cli.status",

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from celeriac.core.attempt import attempts_of
-from celeriac.core.order import display_key
+from celeriac.core.order import DisplayKey, display_key
 from celeriac.core.task import Task
 from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import Received, Sent, TaskEvent
 from celeriac.node.scene import read_eta
 from celeriac.views.cell import number_of
 from celeriac.views.event import event_line
@@ -116,8 +117,20 @@ def task_detail(task: Task) -> TaskDetail:
 
 def event_rows(task: Task) -> list[TaskEventRow]:
     """Return the events of a task in logical order: a cause before its effect."""
+    receipts: dict[int, int] = {}
+    for event in task.history:
+        if isinstance(event, Received):
+            receipts[event.retries] = min(event.clock, receipts.get(event.retries, event.clock))
+
+    def turn(event: TaskEvent) -> tuple[int, bool, DisplayKey]:
+        # Celery: each receiver overwrites the clock of task-sent with its own, which is later than what came
+        # of it. It comes before the receipt of what it sent.
+        is_sent = isinstance(event, Sent)
+        clock = receipts.get(event.retries, event.clock) if isinstance(event, Sent) else event.clock
+        return clock, not is_sent, display_key(event)
+
     rows = []
-    for event in sorted(task.history, key=display_key):
+    for event in sorted(task.history, key=turn):
         line = event_line(event)
         clock = None if event.clock == NO_CLOCK else event.clock
         at = number_of(event.timestamp) or None

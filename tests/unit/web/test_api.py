@@ -1,5 +1,8 @@
+from typing import Any
+
 import httpx
 
+from celeriac.model.events import Received, Retried, Sent, Started
 from celeriac.model.states import RECEIVED, SUCCESS
 from tests.unit.web.kit import Rig
 
@@ -60,6 +63,26 @@ def test_a_task_is_told_with_its_events_attempts_and_relatives(rig: Rig, ask: ht
         (0, SUCCESS, 0.25)
     ]
     assert told["parent"] == {"uuid": "root", "name": "shop.pay", "state": SUCCESS}
+
+
+def test_a_task_was_sent_before_it_was_received_whatever_clock_our_receiver_gave_that(
+    rig: Rig, ask: httpx.Client
+) -> None:
+    common: dict[str, Any] = {"uuid": "a", "hostname": "w1@lab", "pid": 1, "local_received": 1_790_000_000.0}
+    rig.put(
+        Received(timestamp=10.0, clock=5, **common),
+        Started(timestamp=11.0, clock=6, **common),
+        Retried(timestamp=12.0, clock=7, **common),
+        Sent(timestamp=12.0, clock=98, retries=1, **common),
+        Received(timestamp=13.0, clock=9, retries=1, **common),
+        Sent(timestamp=9.0, clock=99, **common),
+    )
+
+    told = ask.get("/api/v1/tasks/a").json()["events"]
+
+    assert [event["type"].removeprefix("task-") for event in told] == [
+        "sent", "received", "started", "retried", "sent", "received",
+    ]  # fmt: skip
 
 
 def test_a_workflow_is_told_from_any_of_its_tasks(rig: Rig, ask: httpx.Client) -> None:

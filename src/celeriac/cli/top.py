@@ -1,0 +1,171 @@
+"""``celeriac top``: a cluster on a full screen, now or as it was."""
+
+import os
+from contextlib import ExitStack
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from celeriac.cli import output
+from celeriac.cli.exit import Code
+from celeriac.cli.log_reading import moments_of, open_log, open_replay, say_damage
+from celeriac.cli.measure import read_speed
+from celeriac.cli.progress import Progress
+from celeriac.cli.session import Session
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.masking import sanitize_url
+from celeriac.node.history import redactor_of
+from celeriac.node.replay import Replay
+from celeriac.views.text import visible
+
+if TYPE_CHECKING:
+    from celeriac.store.event_log import EventLog
+    from celeriac.tui.sight import Sight
+    from celeriac.tui.top import Revoke
+
+__all__ = ["top"]
+
+#: How long the answers of workers to a revoke are waited for.
+_PATIENCE: Final = 2.0
+
+Log = Annotated[
+    str | None,
+    typer.Option(
+        "--log",
+        metavar="URL",
+        help="Show what a log holds, a folder or a URL such as s3://bucket/history, not what happens now.",
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="MOMENT",
+        help="A log as of then: 2026-11-14T10:00, with Z or +01:00 if it is not local time, 2026-11-14, -2h "
+        "or now. Else as of its last event.",
+    ),
+]
+From = Annotated[
+    str | None, typer.Option("--from", metavar="MOMENT", help="Of a log only what happened from then on.")
+]
+Speed = Annotated[
+    str | None,
+    typer.Option(
+        "--speed", metavar="SPEED", help="Watch a log happen, so many times as fast: 10x, 0.5x, or max."
+    ),
+]
+AllowControl = Annotated[bool, typer.Option("--allow-control", help="Let tasks be revoked from the screen.")]
+
+
+def top(
+    session: Session,
+    *,
+    log: Log = None,
+    until: AsOf = None,
+    since: From = None,
+    speed: Speed = None,
+    allow_control: AllowControl = False,
+) -> Code:
+    """Watch a cluster on a full screen, by keyboard: its workers, its tasks, each with all its events.
+
+    Enter opens a task, / searches, ? tells all keys, q ends it. With a log, which celeriac record writes, it
+    shows the cluster as it was at an instant, or as it goes on from one. Secrets are masked. It needs:
+    pip install 'celeriac[tui]'.
+
+    For example:
+      celeriac top --broker redis://127.0.0.1:6379/0
+      celeriac top --allow-control
+      celeriac top --log /var/lib/celeriac --until 2026-11-14T10:00
+      celeriac top --log s3://bucket/history --from -1h --speed 10x
+    """
+    is_past = any(given is not None for given in (log, until, since, speed))
+    if is_past and allow_control:
+        raise CallerError("--allow-control is for a cluster that runs: nothing can be done to a log")
+    _check_terminal(session)
+    _check_package()
+    with ExitStack() as stack:
+        if not is_past:
+            _show(session, _live(session, stack), _revoke(session) if allow_control else None)
+            return Code.OK
+        history = open_log(session, log)
+        if speed is None:
+            sight = _past(session, history, since=since, until=until)
+        else:
+            sight = _played(session, history, stack, moments_of(since, until), speed)
+        _show(session, sight)
+        return say_damage(list(history.damage))
+
+
+def _check_terminal(session: Session) -> None:
+    if not session.is_attended() or os.environ.get("TERM", "dumb") == "dumb":
+        raise CallerError(
+            "celeriac top needs a terminal: elsewhere use celeriac up --plain or celeriac events"
+        )
+
+
+def _check_package() -> None:
+    try:
+        import_module("celeriac.tui.top")
+    except ModuleNotFoundError as error:
+        raise ImproperlyConfigured(
+            f"celeriac top needs {error.name}, which is not installed: pip install 'celeriac[tui]'"
+        ) from error
+
+
+def _show(session: Session, sight: "Sight", revoke: "Revoke | None" = None) -> None:
+    """Show a sight until somebody quits; raises what else ended it."""
+    from celeriac.tui.top import Top  # noqa: PLC0415  (needs the extra)
+
+    face = Top(sight, redactor_of(session.app.conf), revoke=revoke)
+    with output.log_to(face.tell):
+        face.run()
+    if face.fault is not None:
+        raise face.fault
+    sight.check()
+
+
+def _live(session: Session, stack: ExitStack) -> "Sight":
+    from celeriac.node.watcher import Watcher  # noqa: PLC0415
+    from celeriac.tui.sight import LiveSight  # noqa: PLC0415
+
+    app = session.app
+    stack.callback(app.close)
+    watcher = stack.enter_context(Watcher(app.events, hostname=app.hostname))
+    return LiveSight(watcher, place=visible(sanitize_url(app.conf.broker_url)))
+
+
+def _revoke(session: Session) -> "Revoke":
+    control = session.app.control
+    return lambda uuid: control.revoke(uuid, reply=True, timeout=_PATIENCE)
+
+
+def _past(session: Session, history: "EventLog", *, since: str | None, until: str | None) -> "Sight":
+    from celeriac.tui.sight import PastSight  # noqa: PLC0415
+
+    with Progress("reading") as progress:
+        replay = open_replay(session, history, since=since, until=until, speed=None, progress=progress)
+        return PastSight.of(replay, place=visible(history.place.url))
+
+
+def _played(
+    session: Session,
+    history: "EventLog",
+    stack: ExitStack,
+    moments: tuple[float | None, float | None],
+    speed: str,
+) -> "Sight":
+    from celeriac.tui.sight import PlayedSight, Stopwatch  # noqa: PLC0415
+
+    clock = Stopwatch()
+    settings = session.app.conf
+    replay = Replay(
+        history,
+        since=moments[0],
+        until=moments[1],
+        speed=read_speed(speed, option="--speed"),
+        max_workers_in_memory=settings.max_workers_in_memory,
+        max_tasks_in_memory=settings.max_tasks_in_memory,
+        clock=clock,
+    )
+    return stack.enter_context(PlayedSight(replay, clock, place=visible(history.place.url)))
