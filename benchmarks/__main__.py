@@ -14,6 +14,7 @@ NAMES = {
     "election": "who wins an election under any order of messages, beside Celery's Gossip",
     "record": "events from a broker to the disk, and back, beside Celery's receiver and gzip JSON lines",
     "pipeline": "a log to tables on Spark, beside DuckDB, Polars and Celery's State",
+    "web": "a dashboard that follows a cluster, beside Flower",
     "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 

@@ -12,6 +12,7 @@ import pytest
 from celeriac.app import Celeriac
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from celeriac.testing.port import ReservedPort
 from celeriac.testing.process import wait_until
 from tests.interop.test_cli_elections import SHOP
 from tests.program import Program, own_environment
@@ -99,6 +100,18 @@ def test_others_than_this_machine_are_not_served_without_accounts(app: Celeriac,
 
     assert process.returncode == 2
     assert "celeriac access add" in told
+
+
+def test_a_broker_that_is_away_is_told_and_nothing_is_served(tmp_path: Path) -> None:
+    port = ReservedPort()
+    environment = own_environment(CELERIAC_BROKER_URL=f"redis://127.0.0.1:{port.number}/0")
+    with Program("web", "--port", "0", cwd=tmp_path, env=environment) as process:
+        _, told = process.communicate()
+    port.release()
+
+    assert process.returncode == 69
+    assert "start it, or name another with --broker URL" in told
+    assert "served at" not in told
 
 
 def test_somebody_who_was_added_is_let_in(app: Celeriac, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     )
     stack.callback(app.close)
     stack.callback(board.close)
-    stack.enter_context(watcher)
+    stack.enter_context(watcher).wait()
     return board
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread
-from time import monotonic, time
+from time import monotonic, sleep, time
 from typing import Final, NamedTuple, Self
 
 from celeriac.core.clock import LamportClock
@@ -33,6 +33,7 @@ _MOST_ELECTIONS: Final = 200
 _BATCH: Final = 2000
 #: How long a thread may take to end; it looks twice a second, but for the making of a link.
 _PATIENCE: Final = 2.0
+_NAP: Final = 0.02
 
 _TOO_MANY: Final = f"{MAX_LISTENERS} listen already, which is the most: end one of them first"
 
@@ -113,6 +114,12 @@ class Watcher:
         """Raise what ended the reception, if something did."""
         if self._error is not None:
             raise self._error
+
+    def wait(self) -> None:
+        """Wait until events come to us. Raises what keeps them from it: ConnectionLost, AccessRefused."""
+        while not self.is_receiving:
+            self.check()
+            sleep(_NAP)
 
     @property
     def is_receiving(self) -> bool:

@@ -88,8 +88,5 @@ def test_not_everybody_can_listen(app: Celeriac) -> None:
 def test_what_ends_the_reception_is_raised_where_somebody_sees_it() -> None:
     app = Celeriac("redis://127.0.0.1:1/0", environ={}, hostname="watcher@lab")
 
-    with Watcher(app.events, hostname=app.hostname) as watcher:
-        assert wait_until(lambda: not watcher._threads[0].is_alive(), patience=PATIENCE)
-
-        with pytest.raises(ConnectionError):
-            watcher.check()
+    with Watcher(app.events, hostname=app.hostname) as watcher, pytest.raises(ConnectionError):
+        watcher.wait()
