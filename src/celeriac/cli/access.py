@@ -17,6 +17,7 @@ __all__ = ["access"]
 
 _LEAST_CHARS: Final = 8
 _MOST_CHARS: Final = 64
+_MOST_PASSWORD_CHARS: Final = 200
 
 access = typer.Typer(no_args_is_help=True)
 add_common(access, help="Say who may look at the dashboard, and who may act by it.")
@@ -60,7 +61,7 @@ def add(
 
     if not name.isprintable() or not 0 < len(name) <= _MOST_CHARS:
         raise CallerError(f"a name is printable, and of up to {_MOST_CHARS} characters")
-    secret = new_token() if token else _password(session)
+    secret = new_token(name) if token else _password(session)
     known = read_accounts(accounts)
     others = [each for each in known if (each.name, each.is_token) != (name, token)]
     made = Account(name, Role(role.value), hashed(secret), token)
@@ -120,6 +121,6 @@ def _password(session: Session) -> str:
         password: str = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
-    if len(password) < _LEAST_CHARS:
-        raise CallerError(f"a password has {_LEAST_CHARS} characters or more")
+    if not _LEAST_CHARS <= len(password) <= _MOST_PASSWORD_CHARS:
+        raise CallerError(f"a password has {_LEAST_CHARS} to {_MOST_PASSWORD_CHARS} characters")
     return password

@@ -114,8 +114,16 @@ def web(
         hosts = hosts_of(host, allowed_host or ())
         app = make_app(board, access, actions if allow_control else None, hosts=hosts)
         # The server ends its work when a signal comes, and then sends itself that signal once more.
+        server = make_server(app)
+
+        def end() -> None:
+            server.should_exit = True
+
+        # What is shown would grow old, and nobody would know.
+        board.watcher.on_end = end
         with suppress(KeyboardInterrupt), stop_signals(_interrupt):
-            make_server(app).run(sockets=[link])
+            server.run(sockets=[link])
+        board.watcher.check()
     return Code.OK
 
 

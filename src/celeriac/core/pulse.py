@@ -128,7 +128,11 @@ class Pulse:
         moment = self._moments.get(step)
         if moment is None:
             newest = max(self._moments, default=step)
-            if step <= newest - KEPT:
+            if step <= newest - 2 * KEPT:
+                # Our clock was set back; what came before that is of no moment to come.
+                self._moments.clear()
+                newest = step
+            elif step <= newest - KEPT:
                 return None
             moment = self._moments[step] = Moment()
             for old in [each for each in self._moments if each <= max(step, newest) - KEPT]:

@@ -44,10 +44,10 @@ def critical_path(nodes: Mapping[str, Node], root: str) -> tuple[str, ...]:
     if not nodes:
         return ()
     last = max(nodes, key=lambda uuid: (*map(_or_never, nodes[uuid][1:]), uuid))
-    path: list[str] = []
+    path: dict[str, None] = {}
     at: str | None = last
     while at is not None and at not in path:
-        path.append(at)
+        path[at] = None
         at = _above(at, nodes, root)
     return tuple(reversed(path))
 

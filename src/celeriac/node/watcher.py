@@ -92,6 +92,8 @@ class Watcher:
         #: Whether all is there that the log has of the time before.
         self.has_recalled = log is None
         self.receiver = events.Receiver(handlers={"*": self._hear}, state=self.state)
+        #: Called when the reception ends by an error, which :meth:`check` raises.
+        self.on_end: Callable[[], object] | None = None
         self._wall = wall
         self._log = log
         self._recall = recall
@@ -172,6 +174,9 @@ class Watcher:
                 self.receiver.capture()
         except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
             self._error = error
+            logger.error("The reception of events has ended: %s", error)  # noqa: TRY400  (said to people)
+            if self.on_end is not None:
+                self.on_end()
 
     def _hear(self, event: Event) -> None:
         with self._mutex:

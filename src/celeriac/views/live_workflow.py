@@ -8,11 +8,13 @@ from celeriac.core.workflow import Node, critical_path, in_tree_order
 from celeriac.model.answer import WorkflowStory, WorkflowTask
 from celeriac.model.states import SUCCESS
 from celeriac.node.state import State
+from celeriac.views.text import visible
 
 __all__ = ["live_workflow"]
 
 #: The most tasks of a workflow that are followed; anyone can send a million under one root.
 _MOST: Final = 5000
+_NAME_CHARS: Final = 120
 
 
 def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
@@ -24,16 +26,18 @@ def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
         return None
     nodes = {each.uuid: Node(each.parent_link, _ended_at(each), _last_at(each)) for each in members.values()}
     path = critical_path(nodes, root)
+    critical = frozenset(path)
     tasks = [
-        _told(members[each], depth, is_critical=each in path) for each, depth in in_tree_order(nodes, root)
+        _told(members[each], depth, is_critical=each in critical)
+        for each, depth in in_tree_order(nodes, root)
     ]
     first = members.get(root)
     runs = [each.run for each in tasks if each.is_critical and each.run is not None]
     is_done = {each: task.phase == "done" for each, task in members.items()}
     succeeded = sum(task.state == SUCCESS for task in members.values())
     return WorkflowStory(
-        root_id=root,
-        name=None if first is None else first.name,
+        root_id=visible(root, _NAME_CHARS),
+        name=None if first is None else _shown(first.name),
         tasks=tasks,
         size=len(tasks),
         succeeded=succeeded,
@@ -41,7 +45,7 @@ def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
         open=len(tasks) - sum(is_done.values()),
         begin_at=min((each.begin_at for each in tasks if each.begin_at is not None), default=None),
         end_at=max((each.end_at for each in tasks if each.end_at is not None), default=None),
-        critical_path=path,
+        critical_path=tuple(visible(each, _NAME_CHARS) for each in path),
         critical_run=sum(runs) if runs else None,
     )
 
@@ -68,17 +72,21 @@ def _told(task: Task, depth: int, *, is_critical: bool) -> WorkflowTask:
     started_at, ended_at = task.started, _ended_at(task)
     took = None if started_at is None or ended_at is None or ended_at < started_at else ended_at - started_at
     return WorkflowTask(
-        uuid=task.uuid,
-        name=task.name,
-        state=task.state,
-        worker=task.host,
-        parent_id=task.parent_link,
+        uuid=visible(task.uuid, _NAME_CHARS),
+        name=_shown(task.name),
+        state=visible(task.state, 40),
+        worker=_shown(task.host),
+        parent_id=_shown(task.parent_link),
         depth=depth,
         begin_at=_first_at(task),
         end_at=_last_at(task),
         run=took if task.runtime is None else task.runtime,
         is_critical=is_critical,
     )
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else visible(text, _NAME_CHARS)
 
 
 def _ended_at(task: Task) -> float | None:

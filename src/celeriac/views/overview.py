@@ -1,5 +1,6 @@
 """How a cluster is: what is done in it, how long it takes, and what needs somebody to look."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -104,11 +105,11 @@ def _point(window: Window) -> Point:
 
 def _ordered(counts: dict[str, int]) -> dict[str, int]:
     """Return counts by state, furthest first; custom states by name, and those beyond some together."""
-    told = {name: counts[name] for name in PRECEDENCE if name is not None and counts.get(name)}
-    custom = sorted(counts.keys() - BUILT_IN_STATES)
-    told |= {visible(name, 40): counts[name] for name in custom[:_MOST_STATES]}
-    rest = sum(counts[name] for name in custom[_MOST_STATES:])
-    return told | ({"other": rest} if rest else {})
+    told = Counter({name: counts[name] for name in PRECEDENCE if name is not None and counts.get(name)})
+    for number, name in enumerate(sorted(counts.keys() - BUILT_IN_STATES)):
+        # Two that are the same when they are cut are told as one.
+        told[visible(name, 40) if number < _MOST_STATES else "other"] += counts[name]
+    return dict(told)
 
 
 def alerts(workers: Sequence[LiveWorker], recent: Window) -> list[Alert]:

@@ -7,6 +7,7 @@ from re import Pattern
 from re import compile as compile_pattern
 from typing import Final, NamedTuple
 
+from celeriac.core import facts
 from celeriac.core.redaction import Redactor
 from celeriac.core.task import Task
 from celeriac.model.events import Described, Raised, Succeeded, TaskEvent
@@ -81,31 +82,40 @@ def task_page(
 
     A task that is heard of meanwhile is not on any later page: it is on the first again.
     """
-    found = list(islice(fitting_tasks(state, wanted, redactor, before=before), limit + 1))
-    rows = [listed(as_shown(task, redactor)) for task in found[:limit]]
-    return TaskPage(rows, found[limit - 1].heard if len(found) > limit else None)
+    found = list(islice(_fitting(state, wanted, redactor, before), limit + 1))
+    rows = [listed(as_shown(task, redactor)) for _, task in found[:limit]]
+    return TaskPage(rows, found[limit - 1][0] if len(found) > limit else None)
 
 
-def fitting_tasks(
-    state: State, wanted: TaskFilter, redactor: Redactor, *, before: int | None = None
-) -> Iterator[Task]:
+def fitting_tasks(state: State, wanted: TaskFilter, redactor: Redactor) -> Iterator[Task]:
     """Yield the tasks that fit, heard of last first."""
+    return (task for _, task in _fitting(state, wanted, redactor, None))
+
+
+def _fitting(
+    state: State, wanted: TaskFilter, redactor: Redactor, before: int | None
+) -> Iterator[tuple[int, Task]]:
     fits = _Fit(wanted, redactor)
-    for task in _recent(state):
-        if (before is None or task.heard < before) and fits(task):
-            yield task
+    return (each for each in _recent(state) if (before is None or each[0] < before) and fits(each[1]))
 
 
-def _recent(state: State) -> Iterator[Task]:
-    """Yield the tasks, heard of last first, without holding the state for longer than a moment."""
+def _recent(state: State) -> Iterator[tuple[int, Task]]:
+    """Yield the tasks, heard of last first, with their numbers as they were when it was asked.
+
+    The state is not held for longer than a moment, and a task that is heard of meanwhile does not come again.
+    """
+
+    def taken(most: int | None) -> list[tuple[int, Task]]:
+        return [(task.heard, task) for task in islice(reversed(state.tasks.values()), most)]
+
     # The first page of an open list is asked for most, and needs no copy of a million.
-    first: list[Task] = state.freeze_while(lambda: list(islice(reversed(state.tasks.values()), MAX_PAGE + 1)))
+    first = state.freeze_while(taken, MAX_PAGE + 1)
     yield from first
     if len(first) > MAX_PAGE:
-        last = first[-1].heard
-        for task in reversed(state.all_tasks()):
-            if task.heard < last:
-                yield task
+        last = first[-1][0]
+        seen = {task.uuid for _, task in first}
+        rest = state.freeze_while(taken, None)
+        yield from (each for each in rest if each[0] < last and each[1].uuid not in seen)
 
 
 def as_shown(task: Task, redactor: Redactor) -> Task:
@@ -165,14 +175,16 @@ class _Fit:
             return False
         if self._worker is not None and not self._worker.match(task.host or ""):
             return False
-        if wanted.root is not None and wanted.root not in (task.uuid, task.root_id):
+        if wanted.root is not None and wanted.root not in (task.uuid, _root_of(task)):
             return False
         if (wanted.since is not None or wanted.until is not None) and not self._is_within(task):
             return False
         return self._text is None or self._says(task, self._text)
 
     def _is_within(self, task: Task) -> bool:
-        at = task.timestamp
+        # Not from the task itself: it would keep the facts of all, which take as much room as their events.
+        decided_by = facts.read(task.history).decided_by
+        at = None if decided_by is None else decided_by.timestamp
         wanted = self._wanted
         if at is None or (wanted.since is not None and at < wanted.since):
             return False
@@ -189,6 +201,11 @@ class _Fit:
             return False
         shown = as_shown(task, self._redactor)
         return any(text in told.casefold() for told in _texts(shown.history))
+
+
+def _root_of(task: Task) -> str | None:
+    described = facts.read(task.history).description
+    return None if described is None else described.root_id
 
 
 def _texts(events: Sequence[TaskEvent]) -> Iterator[str]:

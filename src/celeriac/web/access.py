@@ -3,8 +3,9 @@
 import hmac
 import os
 from base64 import b64decode, b64encode
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from hashlib import scrypt, sha256
 from pathlib import Path
@@ -36,10 +37,15 @@ _SCHEME: Final = "scrypt-14-8-1"
 #: How long a login lasts, and how many there are at once.
 LOGIN_SECONDS: Final = 12 * 3600.0
 _MOST_LOGINS: Final = 1000
-#: Wrong guesses within a minute, from all sides, before everybody has to wait: a person makes a few.
-_MOST_GUESSES: Final = 20
+#: Wrong guesses within a minute at one account from one address, before who is there has to wait: a person
+#: makes a few.
+_MOST_GUESSES: Final = 10
+#: And from all sides at all accounts: what they cost is a quarter of a processor.
+_MOST_OF_ALL: Final = 400
 _GUESS_SECONDS: Final = 60.0
-_MAX_SECRET_BYTES: Final = 1024
+MAX_SECRET_BYTES: Final = 1024
+#: Of a name that is remembered.
+_MOST_CHARS: Final = 64
 _MAX_FILE_BYTES: Final = 1 << 20
 
 
@@ -72,9 +78,13 @@ class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_token: bool = False
 
 
-def new_token() -> str:
-    """Return a token that nobody can guess."""
-    return f"celeriac_{token_urlsafe(32)}"
+def new_token(name: str) -> str:
+    """Return a token that nobody can guess. It says whose it is, so that one hash has to be looked at."""
+    return f"celeriac_{_mark(name)}_{token_urlsafe(32)}"
+
+
+def _mark(name: str) -> str:
+    return sha256(name.encode()).hexdigest()[:16]
 
 
 def hashed(secret: str) -> str:
@@ -134,14 +144,16 @@ class Access:
         allow_control: bool = False,
         now: Callable[[], float] = monotonic,
     ) -> None:
+        accounts = list(accounts)
         self._passwords = {each.name: each for each in accounts if not each.is_token}
-        self._tokens = [each for each in accounts if each.is_token]
+        self._tokens = {_mark(each.name): each for each in accounts if each.is_token}
         self.allow_control = allow_control
         self._now = now
         self._mutex = Lock()
         #: Until when somebody is let in, by the hash of what his browser or program shows.
         self._logins: OrderedDict[bytes, tuple[User, float]] = OrderedDict()
-        self._guesses: list[float] = []
+        #: When somebody guessed, by address and account, the oldest first.
+        self._guesses: deque[tuple[float, str, str]] = deque()
 
     @property
     def is_open(self) -> bool:
@@ -156,15 +168,15 @@ class Access:
         """Return who comes without saying who he is; None if he has to say it."""
         return User(ANYONE, Role.OPERATOR if self.allow_control else Role.VIEWER) if self.is_open else None
 
-    def log_in(self, name: str, password: str) -> str | None:
+    def log_in(self, name: str, password: str, address: str = "") -> str | None:
         """Return what a browser is to show from now on; None if the password is wrong.
 
-        Raises CallerError while too many were wrong.
+        Raises CallerError while too many were wrong that came from this address.
         """
         account = self._passwords.get(name)
         # As long for a name that nobody has, so that it cannot be told from one that somebody has.
         kept = _NOBODY if account is None else account.secret
-        if not self._is_guessed(password, kept) or account is None:
+        if not self._is_guessed(password, kept, (address, name[:_MOST_CHARS])) or account is None:
             return None
         shown = token_urlsafe(32)
         self._let_in(shown, User(account.name, account.role))
@@ -181,17 +193,18 @@ class Access:
             user, until = self._logins.get(_key(shown), (None, 0.0))
         return user if self._now() < until else None
 
-    def by_token(self, token: str) -> User | None:
-        """Return whose token it is. Raises CallerError while too many were wrong."""
+    def by_token(self, token: str, address: str = "") -> User | None:
+        """Return whose token it is. Raises CallerError while too many came from there that were wrong."""
         known = self.by_login(token)
         if known is not None:
             return known
-        for account in self._tokens:
-            if self._is_guessed(token, account.secret):
-                user = User(account.name, account.role)
-                self._let_in(token, user)
-                return user
-        return None
+        mark = token.split("_")[1] if token.count("_") > 1 else ""
+        account = self._tokens.get(mark)
+        if account is None or not self._is_guessed(token, account.secret, (address, mark)):
+            return None
+        user = User(account.name, account.role)
+        self._let_in(token, user)
+        return user
 
     def _let_in(self, shown: str, user: User) -> None:
         with self._mutex:
@@ -199,19 +212,24 @@ class Access:
             while len(self._logins) > _MOST_LOGINS:
                 self._logins.popitem(last=False)
 
-    def _is_guessed(self, secret: str, kept: str) -> bool:
-        if len(secret.encode()) > _MAX_SECRET_BYTES:
+    def _is_guessed(self, secret: str, kept: str, by: tuple[str, str]) -> bool:
+        if len(secret.encode()) > MAX_SECRET_BYTES:
             return False
         with self._mutex:
             now = self._now()
-            self._guesses = [at for at in self._guesses if at > now - _GUESS_SECONDS]
-            if len(self._guesses) >= _MOST_GUESSES:
+            while self._guesses and self._guesses[0][0] <= now - _GUESS_SECONDS:
+                self._guesses.popleft()
+            of_this = sum(guess[1:] == by for guess in self._guesses)
+            if of_this >= _MOST_GUESSES or len(self._guesses) >= _MOST_OF_ALL:
                 raise CallerError("too many wrong passwords or tokens came: wait a minute")
-        if _is_right(secret, kept):
-            return True
-        with self._mutex:
-            self._guesses.append(now)
-        return False
+            # Before it is known whether it is right, or many at once would be none yet.
+            guess = (now, *by)
+            self._guesses.append(guess)
+        if not _is_right(secret, kept):
+            return False
+        with self._mutex, suppress(ValueError):
+            self._guesses.remove(guess)
+        return True
 
 
 def _key(shown: str) -> bytes:

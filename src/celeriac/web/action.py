@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from celeriac.core.task import Task
-from celeriac.errors import CallerError
+from celeriac.errors import CallerError, CeleriacError
+from celeriac.masking import MASK
 from celeriac.node.control import Control
 from celeriac.views.task_list import TaskFilter, fitting_tasks
 from celeriac.views.text import visible
@@ -96,7 +97,9 @@ class Actions:
                 targets, terminate=terminate, signal=signal, reply=True, timeout=_PATIENCE
             )
 
-        return self._done(user, action, targets, act, refused=refused, dry_run=dry_run or not targets)
+        return self._done(
+            user, action, targets, act, refused=refused, dry_run=dry_run or not targets, signal=signal
+        )
 
     def retry(
         self, user: User, ids: Sequence[str], wanted: TaskFilter | None = None, *, dry_run: bool = False
@@ -113,7 +116,14 @@ class Actions:
         refused += [Refusal(visible(uuid, 120), "it is not in memory") for uuid in missing]
 
         def act() -> list[dict[str, object]]:
-            return [{uuid: f"sent as {call().id}"} for uuid, call in calls.items()]
+            answers: list[dict[str, object]] = []
+            for uuid, call in calls.items():
+                try:
+                    answers.append({uuid: f"sent as {call().id}"})
+                except CeleriacError as error:
+                    # Those before it are sent, which whoever asks again has to know.
+                    refused.append(Refusal(visible(uuid, 120), f"it could not be sent: {error}"))
+            return answers
 
         return self._done(user, "retry", list(calls), act, refused=refused, dry_run=dry_run or not calls)
 
@@ -121,7 +131,7 @@ class Actions:
         name, queue = task.name, task.queue
         if name is None:
             raise CallerError("its name is not known")
-        args, kwargs = _read(task.args, ()), _read(task.kwargs, {})
+        args, kwargs = _read(task.args), _read(task.kwargs)
         if not isinstance(args, tuple | list) or not isinstance(kwargs, dict):
             raise CallerError("its events do not tell its arguments as such")
         return lambda: self._send(name, list(args), kwargs, queue=queue)
@@ -162,7 +172,7 @@ class Actions:
             self._audit.note(user, action, targets=targets, **fields)
             for answers in act() or ():
                 replies |= {visible(name, 120): visible(told, 200) for name, told in answers.items()}
-            self._audit.note(user, f"{action} done", replies=replies)
+            self._audit.note_end(user, action, replies=replies)
         return Done(action, dry_run, [visible(each, 120) for each in targets], list(refused), replies)
 
 
@@ -177,12 +187,14 @@ WORKER_ACTIONS: Final = {
 }
 
 
-def _read(text: str | None, default: object) -> object:
+def _read(text: str | None) -> object:
     """Return the value that a text shows. Only literals are read, and nothing that was cut or masked."""
     if text is None:
-        return default
+        raise CallerError("its events do not tell its arguments")
     if any(mark in text for mark in _CUT):
         raise CallerError("its events tell its arguments in part only")
+    if MASK in text:
+        raise CallerError("what is secret in its arguments was masked")
     try:
         return literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

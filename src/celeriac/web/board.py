@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from time import monotonic, time
 from typing import Final, NamedTuple, Protocol
 
@@ -21,10 +21,18 @@ __all__ = ["Board", "Leaders", "Sight"]
 
 #: Past instants that are kept ready. One is as large as the live state, and people look at one or two.
 _MOST_PASTS: Final = 3
+#: Who may look at the past at once; the others would keep all threads from all else.
+_MOST_WAITING: Final = 4
 #: How much of the time before an instant is replayed for it: what happened earlier is in the tables.
 PAST_SPAN: Final = 3600.0
+#: What happened later than this may not be in the log yet.
+_SETTLED: Final = 120.0
 #: For how long what the arbiter said is told again: pages ask twice a second.
 _LEADERS_KEPT: Final = 2.0
+
+
+class Busy(CeleriacError):
+    """Others ask for the same already."""
 
 
 class Sight(NamedTuple):
@@ -79,6 +87,8 @@ class Board:
         self._min_level = min_level
         self._now = now
         self._mutex = Lock()
+        self._leading = Lock()
+        self._asking = BoundedSemaphore(_MOST_WAITING)
         self._pasts: OrderedDict[int, Sight] = OrderedDict()
         self._leaders: tuple[float, Leaders] | None = None
 
@@ -95,6 +105,14 @@ class Board:
 
     def _past(self, at: int) -> Sight:
         # One at a time: a replay takes a processor for seconds, and people who drag a slider ask for many.
+        if not self._asking.acquire(blocking=False):
+            raise Busy("others look at the past already, and each look takes a while: try again in a minute")
+        try:
+            return self._replayed(at)
+        finally:
+            self._asking.release()
+
+    def _replayed(self, at: int) -> Sight:
         with self._mutex:
             known = self._pasts.get(at)
             if known is None:
@@ -103,10 +121,12 @@ class Board:
                 scene = Scene(replay.state)
                 state = replay.run()
                 known = Sight(scene, float(at), False, live_workers(state), list(replay.damage))
-                self._pasts[at] = known
+                if at < self._now() - _SETTLED:
+                    self._pasts[at] = known
                 while len(self._pasts) > _MOST_PASTS:
                     self._pasts.popitem(last=False)
-            self._pasts.move_to_end(at)
+            else:
+                self._pasts.move_to_end(at)
             return known
 
     @property
@@ -123,7 +143,7 @@ class Board:
 
     def leaders(self) -> Leaders:
         """Return who leads what. That nobody can be asked is part of the answer."""
-        with self._mutex:
+        with self._leading:
             known = self._leaders
             if known is not None and monotonic() < known[0] + _LEADERS_KEPT:
                 return known[1]

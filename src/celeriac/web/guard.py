@@ -8,14 +8,14 @@ from urllib.parse import quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from celeriac.errors import CallerError
 from celeriac.web.access import Access, User
 
-__all__ = ["COOKIE", "Guard", "user_of"]
+__all__ = ["COOKIE", "Guard", "address_of", "user_of"]
 
 #: What a browser shows once its user is logged in.
 COOKIE: Final = "celeriac_login"
@@ -42,6 +42,7 @@ _POLICY: Final = (
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'"
 )
+_HOST: Final = re.compile(r"[A-Za-z0-9.:_\[\]-]{1,300}")
 _SCRIPT: Final = re.compile(rb"<script(?=[\s>])")
 
 
@@ -98,7 +99,8 @@ class Guard:
     async def _unknown(self, scope: Scope) -> Response | None:
         """Find out who asks, and refuse somebody who does not say it."""
         connection = HTTPConnection(scope)
-        path = connection.url.path
+        # Not that of the URL, which some versions put together from what the browser says of the host.
+        path = scope["path"]
         try:
             user = self._access.anyone() or await self._told(connection)
         except CallerError as error:
@@ -120,13 +122,13 @@ class Guard:
         kind, _, token = connection.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and token:
             # It takes a while, on purpose.
-            return await run_in_threadpool(self._access.by_token, token.strip())
+            return await run_in_threadpool(self._access.by_token, token.strip(), address_of(connection))
         login = connection.cookies.get(COOKIE)
         return None if login is None else self._access.by_login(login)
 
     def _forbidden(self, scope: Scope) -> Response | None:
         """Refuse a command where none is allowed, or from somebody who may not give any."""
-        if scope["type"] != "http" or scope["method"] in _SAFE or Request(scope).url.path in _HARMLESS:
+        if scope["type"] != "http" or scope["method"] in _SAFE or scope["path"] in _HARMLESS:
             return None
         if not self._access.allow_control:
             detail = "commands are off: start it with --allow-control to have them"
@@ -168,8 +170,15 @@ class _Answer:
         await self._send(message)
 
 
+def address_of(connection: HTTPConnection) -> str:
+    """Return where somebody asks from; a proxy's address, if there is one."""
+    return "" if connection.client is None else connection.client.host
+
+
 def _name_of(host: str) -> str:
-    """Return the name of a host without its port: ``[::1]:8080`` is ``::1``."""
+    """Return the name of a host without its port: ``[::1]:8080`` is ``::1``; nothing for what is none."""
+    if not _HOST.fullmatch(host):
+        return ""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from celeriac.errors import CallerError
 from celeriac.web.access import LOGIN_SECONDS, Access
-from celeriac.web.guard import COOKIE
+from celeriac.web.guard import COOKIE, address_of
 
 __all__ = ["router"]
 
@@ -68,7 +68,7 @@ async def log_in(request: Request) -> Response:
     told = parse_qs(content.decode("utf-8", "replace"))
     name, password, target = (told.get(field, [""])[0] for field in ("name", "password", "next"))
     try:
-        shown = await run_in_threadpool(access.log_in, name, password)
+        shown = await run_in_threadpool(access.log_in, name, password, address_of(request))
     except CallerError as error:
         return _page(target, f"{error}.", 429)
     if shown is None:
@@ -80,7 +80,8 @@ async def log_in(request: Request) -> Response:
         max_age=int(LOGIN_SECONDS),
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        # We speak plain HTTP; whether a proxy before us speaks TLS, the browser says.
+        secure=request.headers.get("origin", "").startswith("https:"),
     )
     return answer
 

@@ -15,7 +15,7 @@ from celeriac.web import login, metrics
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
 from celeriac.web.api import cluster, control, history, stream, tasks
-from celeriac.web.api.part import Problem
+from celeriac.web.api.part import Problem, Unknown
 from celeriac.web.board import Board
 from celeriac.web.guard import Guard
 
@@ -50,11 +50,11 @@ def make_app(
     app.include_router(login.router)
     app.include_router(metrics.router)
     app.add_exception_handler(CallerError, _refused)
-    app.add_exception_handler(LookupError, _not_found)
+    app.add_exception_handler(Unknown, _not_found)
     app.add_exception_handler(CeleriacError, _failed)
 
     @app.get("/healthz", include_in_schema=False)
-    def health() -> PlainTextResponse:
+    async def health() -> PlainTextResponse:
         """Tell whether events are received."""
         is_well = board.watcher.is_receiving
         return PlainTextResponse("well\n" if is_well else "no events are received\n", 200 if is_well else 503)
@@ -68,7 +68,7 @@ def _refused(_: Request, error: Exception) -> JSONResponse:
 
 
 def _not_found(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error.args[0]) if error.args else "there is no such thing"}, 404)
+    return JSONResponse({"detail": str(error)}, 404)
 
 
 def _failed(_: Request, error: Exception) -> JSONResponse:

@@ -55,12 +55,19 @@ def test_what_comes_twice_counts_once() -> None:
     assert pulse.window(100.0, STEP).events == {"succeeded": 1}
 
 
+def test_a_clock_that_is_set_back_by_hours_does_not_stop_the_count() -> None:
+    pulse = pulse_of((received("ahead"), 100_000.0), (received("a"), 1000.0), (received("b"), 1001.0))
+
+    assert pulse.window(1000.0, STEP).events == {"received": 2}
+
+
 def test_only_an_hour_is_kept_whichever_way_time_goes() -> None:
     told = [(received(f"task-{number}"), 1000.0 + number * STEP) for number in range(3 * KEPT)]
-    pulse = pulse_of(*told, (received("late"), 1000.0))
+    late = 1000.0 + KEPT * STEP + 60
+    pulse = pulse_of(*told, (received("late"), late))
 
     assert len(pulse._moments) == KEPT
-    assert pulse.window(1000.0, STEP).events.total() == 0
+    assert pulse.window(late, STEP).events.total() == 0
 
 
 @pytest.mark.parametrize("values", [[0.0], [1e-9], [0.5] * 10, list(range(1, 1001)), [1e12]])

@@ -39,28 +39,38 @@ def test_a_wrong_name_or_password_lets_nobody_in(name: str, password: str) -> No
 
 
 def test_a_token_is_known_by_its_hash_alone() -> None:
-    token = new_token()
+    token = new_token("prometheus")
     access = Access([Account("prometheus", Role.VIEWER, hashed(token), is_token=True)])
 
     assert access.by_token(token) == User("prometheus", Role.VIEWER)
     assert access.by_token(token) == User("prometheus", Role.VIEWER)
-    assert access.by_token(new_token()) is None
+    assert access.by_token(new_token("prometheus")) is None
     # A token is no password, and a password no token.
     assert access.log_in("prometheus", token) is None
     assert Access([ADA]).by_token("correct horse") is None
 
 
-def test_after_many_wrong_guesses_everybody_waits_for_a_minute() -> None:
+def test_after_many_wrong_guesses_who_guesses_waits_for_a_minute_and_others_do_not() -> None:
     clock = Clock()
     access = Access([ADA], now=clock)
-    for _ in range(20):
-        access.log_in("ada", "wrong")
+    for _ in range(10):
+        access.log_in("ada", "wrong", "10.0.0.1")
 
     with pytest.raises(CallerError, match="wait a minute"):
-        access.log_in("ada", "correct horse")
+        access.log_in("ada", "correct horse", "10.0.0.1")
 
+    assert access.log_in("ada", "correct horse", "10.0.0.2") is not None
     clock.now = 61.0
-    assert access.log_in("ada", "correct horse") is not None
+    assert access.log_in("ada", "correct horse", "10.0.0.1") is not None
+
+
+def test_right_tokens_are_no_guesses_however_many_accounts_there_are() -> None:
+    tokens = {f"program-{number}": new_token(f"program-{number}") for number in range(15)}
+    access = Access([Account(name, Role.VIEWER, hashed(token), True) for name, token in tokens.items()])
+
+    told = {access.by_token(token, "10.0.0.1") for token in tokens.values()}
+
+    assert {user.name for user in told if user is not None} == set(tokens)
 
 
 def test_accounts_are_written_and_read_and_hold_no_secret(tmp_path: Path) -> None:

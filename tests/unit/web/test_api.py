@@ -135,3 +135,40 @@ def test_what_is_not_there_is_told_with_what_to_do(ask: httpx.Client) -> None:
     assert "/api/v1/history/tasks/" in missing.json()["detail"]
     assert "--log" in past.json()["detail"]
     assert "celeriac pipeline run" in tables.json()["detail"]
+
+
+def test_what_was_said_of_an_election_is_told_without_its_secrets(rig: Rig, ask: httpx.Client) -> None:
+    action = {"task": "shop.login", "kwargs": {"password": "hunter2"}}
+    rig.send("worker-elect", id="e1", topic="task", action=action, cver=1)
+    rig.arrived()
+
+    told = ask.get("/api/v1/cluster")
+
+    assert [event["type"] for event in told.json()["elections"]] == ["worker-elect"]
+    assert "hunter2" not in told.text
+
+
+def test_no_page_has_a_task_twice_though_tasks_speak_meanwhile(rig: Rig, ask: httpx.Client) -> None:
+    for number in range(6):
+        rig.run_task(f"task-{number}")
+    rig.arrived()
+
+    first = ask.get("/api/v1/tasks", params={"limit": 3}).json()
+    rig.send("task-progress", uuid="task-3")
+    rig.send("task-progress", uuid="task-0")
+    rig.arrived()
+    second = ask.get("/api/v1/tasks", params={"limit": 3, "before": first["next"]}).json()
+
+    assert [task["uuid"] for task in first["tasks"]] == ["task-5", "task-4", "task-3"]
+    assert [task["uuid"] for task in second["tasks"]] == ["task-2", "task-1"]
+
+
+def test_an_id_may_have_slashes_and_odd_characters_are_spelled_out(rig: Rig, ask: httpx.Client) -> None:
+    rig.run_task("a/b", "evil\u202ename", root_id="a/b")
+    rig.arrived()
+
+    told = ask.get("/api/v1/tasks/a%2Fb").json()
+    workflow = ask.get("/api/v1/workflows/a/b").json()
+
+    assert told["task"]["uuid"] == "a/b"
+    assert workflow["tasks"][0]["name"] == "evil\\u202ename"

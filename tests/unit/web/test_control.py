@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from celeriac.errors import ConnectionLost
 from celeriac.model.events import Received, Succeeded
 from celeriac.web.access import Access
 from celeriac.web.action import MAX_TASKS, Actions
@@ -150,3 +151,35 @@ def test_what_cannot_be_noted_is_not_done(rig: Rig, operator: httpx.Client, sent
     assert answer.status_code == 503
     assert "nothing was done" in answer.json()["detail"]
     assert sent.calls == []
+
+
+def test_a_task_is_not_sent_with_what_stands_for_a_secret_nor_without_its_arguments(
+    rig: Rig, operator: httpx.Client, sent: Sent
+) -> None:
+    rig.put(received("masked", kwargs="{'password': '**'}"), received("dropped", 2, args=None))
+
+    done = operator.post("/api/v1/control/retry", json={"ids": ["masked", "dropped"]}).json()
+
+    assert sent.calls == []
+    assert {each["uuid"]: each["reason"] for each in done["refused"]} == {
+        "masked": "what is secret in its arguments was masked",
+        "dropped": "its events do not tell its arguments",
+    }
+
+
+def test_what_could_not_be_sent_is_told_beside_what_was(
+    rig: Rig, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.put(received("first"), received("second", 2))
+
+    def fail_later(self: Sent, *call: Any, **_: Any) -> Sent:
+        if self.calls:
+            raise ConnectionLost("the broker is away")
+        self.calls.append(call)
+        return self
+
+    monkeypatch.setattr(Sent, "__call__", fail_later)
+    done = operator.post("/api/v1/control/retry", json={"ids": ["first", "second"]}).json()
+
+    assert done["replies"] == {"first": "sent as new-id"}
+    assert done["refused"] == [{"uuid": "second", "reason": "it could not be sent: the broker is away"}]

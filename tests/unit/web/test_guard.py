@@ -13,7 +13,7 @@ from celeriac.web.server import make_app
 from tests.unit.web.kit import Rig, served
 
 PASSWORD = "correct horse battery"  # noqa: S105
-TOKENS = {Role.VIEWER: new_token(), Role.OPERATOR: new_token()}
+TOKENS = {role: new_token(f"program-{role}") for role in Role}
 ACCOUNTS = [
     Account("ada", Role.OPERATOR, hashed(PASSWORD)),
     *(Account(f"program-{role}", role, hashed(token), is_token=True) for role, token in TOKENS.items()),
@@ -112,7 +112,18 @@ def test_the_page_to_log_in_shows_nothing_of_its_address_as_html(locked: httpx.C
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1", "a b"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "",
+        "[::1",
+        "a b",
+        "localhost/login?",
+        "localhost#",
+        "x@localhost",
+    ],
 )
 def test_who_asks_for_another_host_is_refused(ask: httpx.Client, host: str) -> None:
     answer = ask.get("/api/v1/overview", headers={"Host": host})

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Depends, Path
 
 from celeriac.model.clock import NO_CLOCK
 from celeriac.views.cell import number_of
-from celeriac.views.overview import Overview, overview
+from celeriac.views.overview import Alert, Overview, overview
 from celeriac.views.text import visible
 from celeriac.views.worker import LiveWorker
-from celeriac.web.api.part import At, Problem, board_of
+from celeriac.web.api.part import At, Problem, Unknown, board_of
 from celeriac.web.api.schema import answer, model_of
 from celeriac.web.board import Board, Leaders, Sight
 
@@ -19,6 +19,7 @@ router = APIRouter(tags=["cluster"])
 
 _Board = Annotated[Board, Depends(board_of)]
 _FIELD_CHARS: Final = 200
+_DEAF: Final = Alert("error", "no events are received: the link to the broker is lost", "cluster")
 
 
 class GapRow(NamedTuple):
@@ -59,7 +60,12 @@ class ClusterView(NamedTuple):
 def get_overview(board: _Board, at: At = None) -> Any:
     """Return a cluster in a few numbers: rates, times, tasks by state, and what needs somebody to look."""
     sight = board.sight(at)
-    return answer(overview(sight.scene, as_of=sight.as_of, workers=sight.workers))
+    told = overview(sight.scene, as_of=sight.as_of, workers=sight.workers)
+    if sight.is_live and not board.watcher.is_receiving:
+        told = told._replace(alerts=[_DEAF, *told.alerts])
+    return answer(
+        told._replace(alerts=[*told.alerts, *(Alert("warning", each, "cluster") for each in sight.damage)])
+    )
 
 
 @router.get("/workers", response_model=list[model_of(LiveWorker)])  # type: ignore[misc]
@@ -68,12 +74,12 @@ def workers(board: _Board, at: At = None) -> Any:
     return answer(board.sight(at).workers)
 
 
-@router.get("/workers/{name}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})
+@router.get("/workers/{name:path}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})
 def worker(board: _Board, name: Annotated[str, Path(max_length=500)], at: At = None) -> Any:
     """Return one worker."""
     found = next((each for each in board.sight(at).workers if each.name == name), None)
     if found is None:
-        raise LookupError("no such worker is known")
+        raise Unknown("no such worker is known")
     return answer(found)
 
 
@@ -116,5 +122,6 @@ def _elections(board: Board) -> list[ElectionEvent]:
                 for name, value in list((event.extra or {}).items())[:20]
             },
         )
-        for event in list(board.watcher.elections)
+        # What is to be done by who wins may be a task, with its arguments.
+        for event in map(board.redactor.event, list(board.watcher.elections))
     ]

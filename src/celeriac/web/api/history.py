@@ -94,13 +94,13 @@ def compare(
     return answer(comparison_rows(found))
 
 
-@router.get("/tasks/{uuid}", responses=_NONE_FOUND)
+@router.get("/tasks/{uuid:path}", responses=_NONE_FOUND)
 def task(board: _Board, uuid: _Id) -> dict[str, Any]:
     """Return all that the tables know of a task; what it was given and returned as long as the log has it."""
     return task_dict(board.warehouse.task(uuid))
 
 
-@router.get("/workflows/{uuid}", responses=_NONE_FOUND)
+@router.get("/workflows/{uuid:path}", responses=_NONE_FOUND)
 def workflow(board: _Board, uuid: _Id) -> Any:
     """Return the workflow of a task."""
     return foreign_value(workflow_dict(board.warehouse.workflow(uuid)))

@@ -5,9 +5,10 @@ from typing import Annotated
 from fastapi import Query, Request
 from pydantic import BaseModel
 
+from celeriac.errors import CeleriacError
 from celeriac.web.board import Board
 
-__all__ = ["At", "Problem", "board_of"]
+__all__ = ["At", "Problem", "Unknown", "board_of"]
 
 At = Annotated[
     float | None,
@@ -24,6 +25,10 @@ class Problem(BaseModel):
     """Why there is no answer, and what to do about it."""
 
     detail: str
+
+
+class Unknown(CeleriacError):
+    """There is nothing of that name."""
 
 
 def board_of(request: Request) -> Board:

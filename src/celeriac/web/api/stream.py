@@ -1,16 +1,15 @@
 """``/api/v1/events``: events as they come, as server-sent events."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
-from celeriac.core.redaction import Redactor
 from celeriac.model.events import Event, TaskEvent
-from celeriac.node.state import State
 from celeriac.views.event import event_dict
 from celeriac.views.text import json_text
 from celeriac.web.api.part import board_of
@@ -24,6 +23,7 @@ router = APIRouter(tags=["events"])
 _PAUSE: Final = 0.5
 #: Events of one message at the most; the rest is told as a number.
 _MOST_AT_ONCE: Final = 500
+_MOST_CHARS: Final = 500_000
 
 
 @router.get(
@@ -57,8 +57,10 @@ async def _messages(request: Request, board: Board, glob: str, limit: int | None
             overlooked += len(wanted[_MOST_AT_ONCE:])
             shown = wanted[:_MOST_AT_ONCE] if left is None else wanted[: min(left, _MOST_AT_ONCE)]
             if shown:
-                state = board.watcher.state
-                yield _message("events", [_shown(event, state, board.redactor) for event in shown])
+                # It takes a while, and who asks for something else meanwhile is not to wait.
+                texts = await run_in_threadpool(_texts, shown, board)
+                overlooked += len(shown) - len(texts)
+                yield f"event: events\ndata: [{', '.join(texts)}]\n\n"
             if overlooked:
                 yield _message("overlooked", overlooked)
             if left is not None:
@@ -68,9 +70,18 @@ async def _messages(request: Request, board: Board, glob: str, limit: int | None
             await asyncio.sleep(_PAUSE)
 
 
-def _shown(event: Event, state: State, redactor: Redactor) -> dict[str, object]:
-    task = state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
-    return event_dict(redactor.event(event, None if task is None else task.name))
+def _texts(events: Sequence[Event], board: Board) -> list[str]:
+    """Return events as JSON, without what is secret in them; as many as a message may be long."""
+    texts: list[str] = []
+    room = _MOST_CHARS
+    for event in events:
+        task = board.watcher.state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
+        told = board.redactor.event(event, None if task is None else task.name)
+        texts.append(json_text(event_dict(told)))
+        room -= len(texts[-1])
+        if room < 0:
+            break
+    return texts
 
 
 def _message(kind: str, data: object) -> str:

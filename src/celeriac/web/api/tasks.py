@@ -8,7 +8,7 @@ from celeriac.views.live_workflow import live_workflow
 from celeriac.views.story import workflow_dict
 from celeriac.views.task import TaskDetail, task_detail
 from celeriac.views.task_list import MAX_PAGE, TaskFilter, TaskPage, as_shown, task_page
-from celeriac.web.api.part import At, Problem, board_of
+from celeriac.web.api.part import At, Problem, Unknown, board_of
 from celeriac.web.api.schema import answer, model_of
 from celeriac.web.board import Board
 
@@ -54,21 +54,19 @@ def tasks(
     return answer(task_page(state, wanted, board.redactor, before=before, limit=limit))
 
 
-@router.get("/tasks/{uuid}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
+@router.get("/tasks/{uuid:path}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
 def task(board: _Board, uuid: _Id, at: At = None) -> Any:
     """Return all that is known of a task."""
     known = board.sight(at).scene.state.tasks.get(uuid)
     if known is None:
-        raise LookupError(
-            "no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/"
-        )
+        raise Unknown("no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/")
     return answer(task_detail(as_shown(known, board.redactor)))
 
 
-@router.get("/workflows/{uuid}", responses={404: {"model": Problem}})
+@router.get("/workflows/{uuid:path}", responses={404: {"model": Problem}})
 def workflow(board: _Board, uuid: _Id, at: At = None) -> dict[str, Any]:
     """Return the workflow of a task: all that its first task brought about."""
     story = live_workflow(board.sight(at).scene.state, uuid)
     if story is None:
-        raise LookupError("no such task is in memory")
+        raise Unknown("no such task is in memory")
     return workflow_dict(story)
