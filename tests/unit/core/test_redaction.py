@@ -2,7 +2,7 @@
 
 import re
 import sys
-from re import _constants, _parser  # type: ignore[attr-defined]  # how re reads patterns
+from re import _constants, _parser  # type: ignore[attr-defined,unused-ignore]  # how re reads patterns
 from types import ModuleType
 from typing import Any
 
