@@ -80,7 +80,7 @@ def rig() -> Iterator[Rig]:
     broker = MemoryBroker()
     app = Celeriac(broker, hostname="top@lab", environ={})
     try:
-        with Watcher(app.events, hostname=app.hostname) as watcher:
+        with Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher:
             assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
             yield Rig(app, watcher, broker)
     finally:
@@ -137,7 +137,7 @@ def sit_down(
     size: tuple[int, int] = (100, 30),
 ) -> Top:
     """Have somebody look at a sight and do something; return the program as it then is."""
-    top = Top(sight, Redactor(), revoke=revoke)
+    top = Top(sight, revoke=revoke)
 
     async def sit() -> None:
         async with top.run_test(size=size, notifications=True) as pilot:

@@ -86,14 +86,14 @@ def top(
     _check_package()
     with ExitStack() as stack:
         if not is_past:
-            _show(session, _live(session, stack), _revoke(session) if allow_control else None)
+            _show(_live(session, stack), _revoke(session) if allow_control else None)
             return Code.OK
         history = open_log(session, log)
         if speed is None:
             sight = _past(session, history, since=since, until=until)
         else:
             sight = _played(session, history, stack, moments_of(since, until), speed)
-        _show(session, sight)
+        _show(sight)
         return say_damage(list(history.damage))
 
 
@@ -113,11 +113,11 @@ def _check_package() -> None:
         ) from error
 
 
-def _show(session: Session, sight: "Sight", revoke: "Revoke | None" = None) -> None:
+def _show(sight: "Sight", revoke: "Revoke | None" = None) -> None:
     """Show a sight until somebody quits; raises what else ended it."""
     from celeriac.tui.top import Top  # noqa: PLC0415  (needs the extra)
 
-    face = Top(sight, redactor_of(session.app.conf), revoke=revoke)
+    face = Top(sight, revoke=revoke)
     with output.log_to(face.tell):
         face.run()
     if face.fault is not None:
@@ -131,7 +131,7 @@ def _live(session: Session, stack: ExitStack) -> "Sight":
 
     app = session.app
     stack.callback(app.close)
-    watcher = stack.enter_context(Watcher(app.events, hostname=app.hostname))
+    watcher = stack.enter_context(Watcher(app.events, hostname=app.hostname, redactor=redactor_of(app.conf)))
     return LiveSight(watcher, place=visible(sanitize_url(app.conf.broker_url)))
 
 

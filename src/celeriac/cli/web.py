@@ -142,10 +142,14 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     def replay(since: float, until: float) -> "Replay":
         return app.history.replay(place, since=since, until=until)
 
-    watcher = Watcher(app.events, hostname=app.hostname, log=app.history.log(place) if is_kept else None)
+    watcher = Watcher(
+        app.events,
+        hostname=app.hostname,
+        redactor=redactor_of(app.conf),
+        log=app.history.log(place) if is_kept else None,
+    )
     board = Board(
         watcher,
-        redactor_of(app.conf),
         replay=replay if is_kept else None,
         warehouse=Warehouse(warehouse or app.conf.warehouse_url, log=place),
         arbiter=lambda: app.arbiter,

@@ -14,12 +14,14 @@ from celeriac.core.clock import LamportClock
 from celeriac.core.gossip import ElectionHeard, Gossip
 from celeriac.core.member import Liveness, Member
 from celeriac.core.membership import PULSE, Membership
+from celeriac.core.redaction import Redactor
 from celeriac.core.state import ClusterState
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.model.events import Event, Other
+from celeriac.model.events import Event, Other, TaskEvent
 from celeriac.node.events import Events
 from celeriac.node.replay import Log
 from celeriac.node.scene import Scene
+from celeriac.node.suspicion import quicken
 
 __all__ = ["MAX_LISTENERS", "Presence", "Watcher"]
 
@@ -70,6 +72,7 @@ class Listener:
 class Watcher:
     """Receives the events of a cluster into a :class:`Scene`, for as long as the context lasts.
 
+    What looks secret in them is masked before they are in the state, so that no face can show it.
     With a ``log`` it also takes what was recorded within the last ``recall`` seconds before it began, so that
     a restart forgets nothing: a state is the same whatever the order of its events.
     """
@@ -79,6 +82,7 @@ class Watcher:
         events: Events,
         *,
         hostname: str,
+        redactor: Redactor,
         log: Log | None = None,
         recall: float = 3600.0,
         wall: Callable[[], float] = time,
@@ -91,7 +95,8 @@ class Watcher:
         self.elections: deque[Other] = deque(maxlen=_MOST_ELECTIONS)
         #: Whether all is there that the log has of the time before.
         self.has_recalled = log is None
-        self.receiver = events.Receiver(handlers={"*": self._hear}, state=self.state)
+        self.receiver = events.Receiver(handlers={"*": self._take})
+        self._redactor = quicken(redactor)
         #: Called when the reception ends by an error, which :meth:`check` raises.
         self.on_end: Callable[[], object] | None = None
         self._wall = wall
@@ -178,6 +183,12 @@ class Watcher:
             if self.on_end is not None:
                 self.on_end()
 
+    def _take(self, event: Event) -> None:
+        task = self.state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
+        event = self._redactor.event(event, None if task is None else task.name)
+        self.state.take((event,), event.local_received)
+        self._hear(event)
+
     def _hear(self, event: Event) -> None:
         with self._mutex:
             for effect in self._gossip.receive(event, monotonic()):
@@ -205,13 +216,13 @@ class Watcher:
                 batch = list(islice(events, _BATCH))
                 if not batch:
                     break
-                self.state.freeze_while(self._take, batch)
+                self.state.freeze_while(self._recall_batch, batch)
         except CeleriacError as error:
             logger.warning("What was recorded before cannot be read: %s", error)
         finally:
             self.has_recalled = True
 
-    def _take(self, events: list[Event]) -> None:
+    def _recall_batch(self, events: list[Event]) -> None:
         self.scene.is_recalling = True
         try:
             for event in events:

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
-from celeriac.core.redaction import Redactor
 from celeriac.tui.cell import TASKS, WORKERS, task_cells, worker_cells
 from celeriac.tui.heading import place_line, total_lines
 from celeriac.tui.listing import Listing
@@ -36,10 +35,10 @@ class _Seen(NamedTuple):
     page: TaskPage
 
 
-def _look(sight: Sight, wanted: TaskFilter, redactor: Redactor, *, before: int | None, limit: int) -> _Seen:
+def _look(sight: Sight, wanted: TaskFilter, *, before: int | None, limit: int) -> _Seen:
     as_of, workers = sight.as_of, sight.workers()
     totals = overview(sight.scene, as_of=as_of, workers=workers)
-    page = task_page(sight.scene.state, wanted, redactor, before=before, limit=limit)
+    page = task_page(sight.scene.state, wanted, before=before, limit=limit)
     return _Seen(as_of, workers, totals, page)
 
 
@@ -60,8 +59,8 @@ class ClusterScreen(Lookout):
         Binding("escape", "back", "Clear", show=False),
     ]
 
-    def __init__(self, sight: Sight, redactor: Redactor) -> None:
-        super().__init__(sight, redactor)
+    def __init__(self, sight: Sight) -> None:
+        super().__init__(sight)
         self._place = Static(id="place", markup=False)
         self._totals = Static(id="totals", markup=False)
         self._box = Input(placeholder=_HINT, id="search", select_on_focus=False)
@@ -92,9 +91,9 @@ class ClusterScreen(Lookout):
 
     def look(self) -> Callable[[], _Seen]:
         """Ask for the page that is shown, and no more of the tasks than there is room for."""
-        sight, wanted, redactor = self.sight, self._wanted, self.redactor
+        sight, wanted = self.sight, self._wanted
         before, limit = self._pages[-1], min(self._tasks.room, MAX_PAGE)
-        return lambda: _look(sight, wanted, redactor, before=before, limit=limit)
+        return lambda: _look(sight, wanted, before=before, limit=limit)
 
     def present(self, seen: _Seen) -> None:
         """Show what was seen."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from celeriac.core.redaction import Redactor
 from celeriac.tui.sight import Sight
 
 __all__ = ["Lookout"]
@@ -23,10 +22,9 @@ class Lookout(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
 
-    def __init__(self, sight: Sight, redactor: Redactor) -> None:
+    def __init__(self, sight: Sight) -> None:
         super().__init__()
         self.sight = sight
-        self.redactor = redactor
         self._is_looking = False
         #: Whether something else is asked for than when the look was begun.
         self._is_due = False

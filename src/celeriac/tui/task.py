@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Footer, Static
 
-from celeriac.core.redaction import Redactor
 from celeriac.tui.cell import RELATIVES, relative_cells
 from celeriac.tui.detail import detail_text, detail_title
 from celeriac.tui.listing import Listing
@@ -18,7 +17,6 @@ from celeriac.tui.screen import Lookout
 from celeriac.tui.sight import Sight, find_task
 from celeriac.tui.wish import RevokeWished, TaskWished, WorkflowWished
 from celeriac.views.task import Relative, TaskDetail, task_detail
-from celeriac.views.task_list import as_shown
 
 __all__ = ["TaskScreen"]
 
@@ -43,8 +41,8 @@ class TaskScreen(Lookout):
         Binding("tab", "app.focus_next", "Relatives", key_display="tab"),
     ]
 
-    def __init__(self, sight: Sight, redactor: Redactor, uuid: str) -> None:
-        super().__init__(sight, redactor)
+    def __init__(self, sight: Sight, uuid: str) -> None:
+        super().__init__(sight)
         self.uuid = uuid
         self._heading = Static(Text(uuid), id="title", markup=False)
         self._detail = Static(id="detail", markup=False)
@@ -68,11 +66,11 @@ class TaskScreen(Lookout):
 
     def look(self) -> Callable[[], TaskDetail | None]:
         """Ask for one task."""
-        state, redactor, uuid = self.sight.scene.state, self.redactor, self.uuid
+        state, uuid = self.sight.scene.state, self.uuid
 
         def detail() -> TaskDetail | None:
             task = find_task(state, uuid)
-            return None if task is None else task_detail(as_shown(task, redactor))
+            return None if task is None else task_detail(task)
 
         return detail
 

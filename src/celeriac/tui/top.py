@@ -12,7 +12,6 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from celeriac.core.redaction import Redactor
 from celeriac.core.task import Task
 from celeriac.errors import CeleriacError
 from celeriac.tui.cluster import ClusterScreen
@@ -53,19 +52,18 @@ class Top(App[None]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, sight: Sight, redactor: Redactor, *, revoke: Revoke | None = None) -> None:
+    def __init__(self, sight: Sight, *, revoke: Revoke | None = None) -> None:
         super().__init__()
         self.is_paused = False
         #: What went wrong within the program itself, if something did.
         self.fault: Exception | None = None
         self._sight = sight
-        self._redactor = redactor
         self._revoke = revoke
         self._notices: deque[str] = deque(maxlen=_MOST_NOTICES)
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the first screen."""
-        return ClusterScreen(self._sight, self._redactor)
+        return ClusterScreen(self._sight)
 
     def on_mount(self) -> None:
         """Look at the sight from now on, and end as told by signals too."""
@@ -118,11 +116,11 @@ class Top(App[None]):
 
     def on_top_task_wished(self, wish: TaskWished) -> None:
         """Show a task."""
-        self.push_screen(TaskScreen(self._sight, self._redactor, wish.uuid))
+        self.push_screen(TaskScreen(self._sight, wish.uuid))
 
     def on_top_workflow_wished(self, wish: WorkflowWished) -> None:
         """Show a workflow."""
-        self.push_screen(WorkflowScreen(self._sight, self._redactor, wish.uuid))
+        self.push_screen(WorkflowScreen(self._sight, wish.uuid))
 
     def on_top_revoke_wished(self, wish: RevokeWished) -> None:
         """Ask whether a task is to be revoked, if it can be."""

@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Static
 
-from celeriac.core.redaction import Redactor
 from celeriac.model.answer import WorkflowStory
 from celeriac.tui.cell import WORKFLOW, workflow_cells
 from celeriac.tui.listing import Listing
@@ -36,8 +35,8 @@ class WorkflowScreen(Lookout):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "revoke", "Revoke")]
 
-    def __init__(self, sight: Sight, redactor: Redactor, uuid: str) -> None:
-        super().__init__(sight, redactor)
+    def __init__(self, sight: Sight, uuid: str) -> None:
+        super().__init__(sight)
         self.uuid = uuid
         self._summary = Static(id="summary", markup=False)
         self._tree = Listing(

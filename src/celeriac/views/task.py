@@ -62,7 +62,7 @@ class Relative(NamedTuple):
 
 
 class TaskDetail(NamedTuple):
-    """A task and what became of it. Every text is safe to show, and without secrets."""
+    """A task and what became of it. Every text is safe to show."""
 
     task: ListedTask
     #: Where it is now: queued, received, running, retry_wait, requeued or done.
@@ -90,7 +90,7 @@ class TaskDetail(NamedTuple):
 
 
 def task_detail(task: Task) -> TaskDetail:
-    """Return what is known of a task; :func:`~celeriac.views.task_list.as_shown` says what may be in it."""
+    """Return what is known of a task."""
     return TaskDetail(
         task=listed(task),
         phase=task.phase,

@@ -1,4 +1,8 @@
-"""Lists of tasks: those that fit what was asked for, heard of last first, a page at a time."""
+"""Lists of tasks: those that fit what was asked for, heard of last first, a page at a time.
+
+Nothing is masked here: what is secret is not in a state that faces are shown, see
+:class:`~celeriac.node.watcher.Watcher`, nor in a log.
+"""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
@@ -8,14 +12,13 @@ from re import compile as compile_pattern
 from typing import Final, NamedTuple
 
 from celeriac.core import facts
-from celeriac.core.redaction import Redactor
 from celeriac.core.task import Task
 from celeriac.model.events import Described, Raised, Succeeded, TaskEvent
 from celeriac.node.state import State
 from celeriac.views.cell import number_of
 from celeriac.views.text import visible
 
-__all__ = ["MAX_PAGE", "ListedTask", "TaskFilter", "TaskPage", "as_shown", "fitting_tasks", "task_page"]
+__all__ = ["MAX_PAGE", "ListedTask", "TaskFilter", "TaskPage", "fitting_tasks", "task_page"]
 
 #: The most rows of a page.
 MAX_PAGE: Final = 1000
@@ -73,7 +76,6 @@ class TaskPage(NamedTuple):
 def task_page(
     state: State,
     wanted: TaskFilter,
-    redactor: Redactor,
     *,
     before: int | None = None,
     limit: int = 50,
@@ -82,20 +84,18 @@ def task_page(
 
     A task that is heard of meanwhile is not on any later page: it is on the first again.
     """
-    found = list(islice(_fitting(state, wanted, redactor, before), limit + 1))
-    rows = [listed(as_shown(task, redactor)) for _, task in found[:limit]]
+    found = list(islice(_fitting(state, wanted, before), limit + 1))
+    rows = [listed(task) for _, task in found[:limit]]
     return TaskPage(rows, found[limit - 1][0] if len(found) > limit else None)
 
 
-def fitting_tasks(state: State, wanted: TaskFilter, redactor: Redactor) -> Iterator[Task]:
+def fitting_tasks(state: State, wanted: TaskFilter) -> Iterator[Task]:
     """Yield the tasks that fit, heard of last first."""
-    return (task for _, task in _fitting(state, wanted, redactor, None))
+    return (task for _, task in _fitting(state, wanted, None))
 
 
-def _fitting(
-    state: State, wanted: TaskFilter, redactor: Redactor, before: int | None
-) -> Iterator[tuple[int, Task]]:
-    fits = _Fit(wanted, redactor)
+def _fitting(state: State, wanted: TaskFilter, before: int | None) -> Iterator[tuple[int, Task]]:
+    fits = _Fit(wanted)
     return (each for each in _recent(state) if (before is None or each[0] < before) and fits(each[1]))
 
 
@@ -118,21 +118,8 @@ def _recent(state: State) -> Iterator[tuple[int, Task]]:
         yield from (each for each in rest if each[0] < last and each[1].uuid not in seen)
 
 
-def as_shown(task: Task, redactor: Redactor) -> Task:
-    """Return a task without what must not be shown of its arguments, result and errors."""
-    past = tuple(_redacted(event, task, redactor) for event in task.history)
-    latest = None if task.latest is None else _redacted(task.latest, task, redactor)
-    return Task.restored(task.uuid, task.cluster_state, past=past, latest=latest)
-
-
-def _redacted(event: TaskEvent, task: Task, redactor: Redactor) -> TaskEvent:
-    told = redactor.event(event, task.name)
-    assert isinstance(told, TaskEvent)  # noqa: S101 - it is an event of the same type
-    return told
-
-
 def listed(task: Task) -> ListedTask:
-    """Return the row of a task; see :func:`as_shown` for what may be in it."""
+    """Return the row of a task."""
     known = task.facts
     is_raised = known.succeeded is None
     return ListedTask(
@@ -160,9 +147,8 @@ def _shown(text: str | None, most: int = _TEXT_CHARS) -> str | None:
 class _Fit:
     """Tells whether a task fits: what is quick to know first."""
 
-    def __init__(self, wanted: TaskFilter, redactor: Redactor) -> None:
+    def __init__(self, wanted: TaskFilter) -> None:
         self._wanted = wanted
-        self._redactor = redactor
         self._name = _glob(wanted.name)
         self._worker = _glob(wanted.worker)
         self._text = wanted.text.casefold() if wanted.text else None
@@ -191,16 +177,9 @@ class _Fit:
         return wanted.until is None or at < wanted.until
 
     def _says(self, task: Task, text: str) -> bool:
-        """Tell whether a task says something where all can read it.
-
-        First in what it really says, which is quick; or by many a search one could find out what is masked.
-        """
-        if text in task.uuid or text in (task.name or "").casefold():
+        if text in task.uuid.casefold() or text in (task.name or "").casefold():
             return True
-        if not any(text in told.casefold() for told in _texts(task.history)):
-            return False
-        shown = as_shown(task, self._redactor)
-        return any(text in told.casefold() for told in _texts(shown.history))
+        return any(text in told.casefold() for told in _texts(task.history))
 
 
 def _root_of(task: Task) -> str | None:

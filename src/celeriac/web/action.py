@@ -66,7 +66,7 @@ class Actions:
         state = self._board.watcher.state
         if wanted is None:
             return [task for uuid in ids if (task := state.tasks.get(uuid)) is not None]
-        found = list(islice(fitting_tasks(state, wanted, self._board.redactor), MAX_TASKS + 1))
+        found = list(islice(fitting_tasks(state, wanted), MAX_TASKS + 1))
         if len(found) > MAX_TASKS:
             raise CallerError(f"more than {MAX_TASKS} tasks fit, which is the most of one action: narrow it")
         return found

@@ -7,7 +7,6 @@ from threading import BoundedSemaphore, Lock
 from time import monotonic, time
 from typing import Final, NamedTuple, Protocol
 
-from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.history import Warehouse
 from celeriac.model.election import Level, Record
@@ -71,7 +70,6 @@ class Board:
     def __init__(
         self,
         watcher: Watcher,
-        redactor: Redactor,
         *,
         replay: Callable[[float, float], Replay] | None = None,
         warehouse: Warehouse | None = None,
@@ -80,7 +78,6 @@ class Board:
         now: Callable[[], float] = time,
     ) -> None:
         self.watcher = watcher
-        self.redactor = redactor
         self._replay = replay
         self._warehouse = warehouse
         self._arbiter = arbiter

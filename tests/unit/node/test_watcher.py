@@ -5,6 +5,7 @@ import pytest
 
 from celeriac.app import Celeriac
 from celeriac.core.member import Liveness
+from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError
 from celeriac.node.watcher import MAX_LISTENERS, Watcher
 from celeriac.store.event_log import EventLog
@@ -21,7 +22,7 @@ def app() -> Celeriac:
 
 
 def test_events_that_come_are_in_the_state_counted_and_given_to_who_listens(app: Celeriac) -> None:
-    with Watcher(app.events, hostname=app.hostname) as watcher:
+    with Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher:
         assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
         dispatcher = app.events.Dispatcher(hostname="w1@lab")
         with watcher.listening() as listener:
@@ -43,7 +44,11 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
     seal(tmp_path, [received("old"), received("older", -7200.0)], recorder="rec-1")
 
     with Watcher(
-        app.events, hostname=app.hostname, log=EventLog(tmp_path), wall=lambda: HOUR_AT + 60
+        app.events,
+        hostname=app.hostname,
+        redactor=Redactor(),
+        log=EventLog(tmp_path),
+        wall=lambda: HOUR_AT + 60,
     ) as watcher:
         assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
 
@@ -55,7 +60,7 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
 
 def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
     begun_at = time()
-    with Watcher(app.events, hostname=app.hostname) as watcher:
+    with Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher:
         assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
         dispatcher = app.events.Dispatcher(hostname="w1@lab")
         dispatcher.send("worker-online", freq=2.0)
@@ -70,7 +75,7 @@ def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
 
 
 def test_not_everybody_can_listen(app: Celeriac) -> None:
-    watcher = Watcher(app.events, hostname=app.hostname)
+    watcher = Watcher(app.events, hostname=app.hostname, redactor=Redactor())
     held = [watcher.listening() for _ in range(MAX_LISTENERS)]
     for each in held:
         each.__enter__()
@@ -88,5 +93,8 @@ def test_not_everybody_can_listen(app: Celeriac) -> None:
 def test_what_ends_the_reception_is_raised_where_somebody_sees_it() -> None:
     app = Celeriac("redis://127.0.0.1:1/0", environ={}, hostname="watcher@lab")
 
-    with Watcher(app.events, hostname=app.hostname) as watcher, pytest.raises(ConnectionError):
+    with (
+        Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher,
+        pytest.raises(ConnectionError),
+    ):
         watcher.wait()

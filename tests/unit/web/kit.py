@@ -60,9 +60,9 @@ def rig(tmp_path: Path, **board: Any) -> Iterator[Rig]:
     """Have a cluster that is watched."""
     broker = MemoryBroker()
     app = Celeriac(broker, hostname="dashboard@lab", environ={})
-    with Watcher(app.events, hostname=app.hostname) as watcher:
+    with Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher:
         assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
-        made = Board(watcher, Redactor(), **{"warehouse": Warehouse(tmp_path / "warehouse"), **board})
+        made = Board(watcher, **{"warehouse": Warehouse(tmp_path / "warehouse"), **board})
         try:
             yield Rig(app, made, broker)
         finally:

@@ -122,6 +122,5 @@ def _elections(board: Board) -> list[ElectionEvent]:
                 for name, value in list((event.extra or {}).items())[:20]
             },
         )
-        # What is to be done by who wins may be a task, with its arguments.
-        for event in map(board.redactor.event, list(board.watcher.elections))
+        for event in list(board.watcher.elections)
     ]

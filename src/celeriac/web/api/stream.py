@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from celeriac.model.events import Event, TaskEvent
+from celeriac.model.events import Event
 from celeriac.views.event import event_dict
 from celeriac.views.text import json_text
 from celeriac.web.api.part import board_of
@@ -58,7 +58,7 @@ async def _messages(request: Request, board: Board, glob: str, limit: int | None
             shown = wanted[:_MOST_AT_ONCE] if left is None else wanted[: min(left, _MOST_AT_ONCE)]
             if shown:
                 # It takes a while, and who asks for something else meanwhile is not to wait.
-                texts = await run_in_threadpool(_texts, shown, board)
+                texts = await run_in_threadpool(_texts, shown)
                 overlooked += len(shown) - len(texts)
                 yield f"event: events\ndata: [{', '.join(texts)}]\n\n"
             if overlooked:
@@ -70,14 +70,12 @@ async def _messages(request: Request, board: Board, glob: str, limit: int | None
             await asyncio.sleep(_PAUSE)
 
 
-def _texts(events: Sequence[Event], board: Board) -> list[str]:
-    """Return events as JSON, without what is secret in them; as many as a message may be long."""
+def _texts(events: Sequence[Event]) -> list[str]:
+    """Return events as JSON; as many as a message may be long."""
     texts: list[str] = []
     room = _MOST_CHARS
     for event in events:
-        task = board.watcher.state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
-        told = board.redactor.event(event, None if task is None else task.name)
-        texts.append(json_text(event_dict(told)))
+        texts.append(json_text(event_dict(event)))
         room -= len(texts[-1])
         if room < 0:
             break

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from celeriac.views.live_workflow import live_workflow
 from celeriac.views.story import workflow_dict
 from celeriac.views.task import TaskDetail, task_detail
-from celeriac.views.task_list import MAX_PAGE, TaskFilter, TaskPage, as_shown, task_page
+from celeriac.views.task_list import MAX_PAGE, TaskFilter, TaskPage, task_page
 from celeriac.web.api.part import At, Problem, Unknown, board_of
 from celeriac.web.api.schema import answer, model_of
 from celeriac.web.board import Board
@@ -51,7 +51,7 @@ def tasks(
 ) -> Any:
     """Return tasks, heard of last first, a page at a time."""
     state = board.sight(at).scene.state
-    return answer(task_page(state, wanted, board.redactor, before=before, limit=limit))
+    return answer(task_page(state, wanted, before=before, limit=limit))
 
 
 @router.get("/tasks/{uuid:path}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
@@ -60,7 +60,7 @@ def task(board: _Board, uuid: _Id, at: At = None) -> Any:
     known = board.sight(at).scene.state.tasks.get(uuid)
     if known is None:
         raise Unknown("no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/")
-    return answer(task_detail(as_shown(known, board.redactor)))
+    return answer(task_detail(known))
 
 
 @router.get("/workflows/{uuid:path}", responses={404: {"model": Problem}})
