@@ -1,15 +1,30 @@
 """How many tasks there are of each name in each state, known at any moment without looking at them all."""
 
 from collections import Counter
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from celeriac.core import facts
 from celeriac.core.task import Task
+from celeriac.model.events import Received, Sent, Succeeded, TaskEvent
+from celeriac.model.states import PENDING, RECEIVED, SUCCESS
 
 __all__ = ["Kind", "Tally"]
 
 #: The state and the name of a task.
 Kind: TypeAlias = tuple[str, str | None]
+
+
+#: What a task is of which nothing but this is known.
+_FIRST: Final[dict[type[TaskEvent], str]] = {Sent: PENDING, Received: RECEIVED}
+
+
+def _state_of(task: Task, event: TaskEvent | None) -> str:
+    if type(event) is Succeeded:  # which outranks all else
+        return SUCCESS
+    if event is not None and len(task.history) == 1 and type(event) in _FIRST:
+        return _FIRST[type(event)]
+    # Not from the task itself: it would keep the facts, which take as much room as its events.
+    return facts.read(task.history).state
 
 
 class Tally:
@@ -21,10 +36,9 @@ class Tally:
         #: Each kind once: a million tasks share a few hundred.
         self._kinds: dict[Kind, Kind] = {}
 
-    def take(self, task: Task) -> None:
-        """Count a task as what it is now."""
-        # Not from the task itself: it would keep the facts, which take as much room as its events.
-        now = (facts.read(task.history).state, task.name)
+    def take(self, task: Task, event: TaskEvent | None = None) -> None:
+        """Count a task as what it is now, by the event that was the last news of it if there is one."""
+        now = (_state_of(task, event), task.name)
         if now != task.kind:
             self.leave(task)
             task.kind = self._kinds.setdefault(now, now)

@@ -33,7 +33,7 @@ class Scene:
         state.on_forget = self.tally.leave
 
     def _take(self, task: Task, event: TaskEvent | None, received_at: float | None) -> None:
-        self.tally.take(task)
+        self.tally.take(task, event)
         if event is not None and received_at is not None:
             ended = ended_by(event, task.history, read_eta)
             self.pulse.take(event, ended, received_at)

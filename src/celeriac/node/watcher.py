@@ -107,6 +107,8 @@ class Watcher:
         # The receiver has a clock and a state of its own; of gossip only the membership is wanted.
         self._gossip = Gossip(hostname, clock=LamportClock(), state=_Unheeded(), membership=self._membership)
         self._listeners: set[Listener] = set()
+        #: The last event of a task that each node sent since the last tick.
+        self._signs: dict[str, TaskEvent] = {}
         self._is_ending = Flag()
         self._error: BaseException | None = None
         self._threads = [
@@ -187,15 +189,19 @@ class Watcher:
         task = self.state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
         event = self._redactor.event(event, None if task is None else task.name)
         self.state.take((event,), event.local_received)
-        self._hear(event)
-
-    def _hear(self, event: Event) -> None:
         with self._mutex:
-            for effect in self._gossip.receive(event, monotonic()):
-                if isinstance(effect, ElectionHeard):
-                    self.elections.append(effect.event)
+            if isinstance(event, TaskEvent):
+                # That its node lives is known from any of them, and there are thousands a second.
+                self._signs[event.hostname] = event
+            else:
+                self._hear(event)
             for listener in self._listeners:
                 listener.take(event)
+
+    def _hear(self, event: Event) -> None:
+        for effect in self._gossip.receive(event, monotonic()):
+            if isinstance(effect, ElectionHeard):
+                self.elections.append(effect.event)
 
     def _tick(self) -> None:
         while not self._is_ending.wait(PULSE):
@@ -205,6 +211,9 @@ class Watcher:
                     self._membership.reconnected(now)
                 else:
                     self._membership.disconnected(now)
+                signs, self._signs = self._signs, {}
+                for event in signs.values():
+                    self._hear(event)
                 self._gossip.tick(now)
 
     def _remember(self) -> None:
