@@ -18,11 +18,14 @@ from tests.property.strategies import events_of as any_events
 from tests.spark.frames import RECORDER, raw_frame, rows
 from tests.spark.task_rows import expected_rows
 
-#: An example is three jobs of Spark, of a second each.
+_IS_LONG: Final = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+#: An example takes seconds, as Spark does for each job.
 _FEW: Final = settings(
-    max_examples=200 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 6,
+    max_examples=200 if _IS_LONG else 6,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+#: Of three jobs.
+_FEWER: Final = settings(_FEW, max_examples=70 if _IS_LONG else 3)
 #: Which row of the log says so is up to the order in which they were written, unlike all else.
 _ROWS: Final = ("description_row", "result_row", "error_row")
 _RECEIVED_AT: Final = 1_790_000_000.0
@@ -63,7 +66,7 @@ def test_any_events_give_the_tasks_that_the_state_has(spark: SparkSession, event
     assert told == expected_rows(events)
 
 
-@_FEW
+@_FEWER
 @given(events=histories(), data=st.data())
 def test_neither_order_nor_doubles_nor_several_runs_matter(
     spark: SparkSession, events: list[TaskEvent], data: st.DataObject
