@@ -1,13 +1,10 @@
 """``celeriac up``: a cluster at work, on one screen."""
 
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,6 +14,7 @@ from celeriac.cli.exit import Code
 from celeriac.cli.session import Session
 from celeriac.cli.watch import Watch
 from celeriac.masking import sanitize_url
+from celeriac.node.stop_signals import interrupt, stop_signals
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
@@ -50,7 +48,7 @@ def up(session: Session, *, duration: Duration = None, plain: Plain = False) -> 
       celeriac up --for 10 --plain
     """
     is_plain = plain or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb"
-    with _ended_by_sigterm(), ExitStack() as stack:
+    with stop_signals(interrupt), ExitStack() as stack:
         try:
             demo, app = _cluster(session, stack)
             _show(app, demo, duration=duration, is_plain=is_plain)
@@ -107,17 +105,3 @@ def _heading(app: "Celeriac", demo: "Demo | None") -> list[str]:
         f"        celeriac inspect{named} active",
         "end     with Ctrl-C",
     ]
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM do what Ctrl-C does: supervisors send it, and what was started has to end too."""
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -4,7 +4,6 @@ import socket
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import time
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -16,7 +15,7 @@ from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
 from celeriac.node.history import redactor_of
-from celeriac.node.stop_signals import stop_signals
+from celeriac.node.stop_signals import interrupt, stop_signals
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
@@ -121,14 +120,10 @@ def web(
 
         # What is shown would grow old, and nobody would know.
         board.watcher.on_end = end
-        with suppress(KeyboardInterrupt), stop_signals(_interrupt):
+        with suppress(KeyboardInterrupt), stop_signals(interrupt):
             server.run(sockets=[link])
         board.watcher.check()
     return Code.OK
-
-
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str | None) -> "Board":

@@ -6,7 +6,12 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-__all__ = ["stop_signals"]
+__all__ = ["interrupt", "stop_signals"]
+
+
+def interrupt(_: int, __: FrameType | None) -> None:
+    """Do what Ctrl-C does: supervisors send SIGTERM, and what was started has to end then too."""
+    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -108,14 +108,14 @@ def task_detail(task: Task) -> TaskDetail:
         deliveries=task.deliveries,
         executions=task.executions,
         is_conflict=task.conflict,
-        events=event_rows(task),
+        events=_event_rows(task),
         attempts=_attempt_rows(task),
         parent=None if task.parent_link is None else _relative(task.parent_link, task.parent),
         children=_children(task.children),
     )
 
 
-def event_rows(task: Task) -> list[TaskEventRow]:
+def _event_rows(task: Task) -> list[TaskEventRow]:
     """Return the events of a task in logical order: a cause before its effect."""
     receipts: dict[int, int] = {}
     for event in task.history:

@@ -18,7 +18,7 @@ from celeriac.node.state import State
 from celeriac.views.cell import number_of
 from celeriac.views.text import visible
 
-__all__ = ["MAX_PAGE", "ListedTask", "TaskFilter", "TaskPage", "fitting_tasks", "task_page"]
+__all__ = ["MAX_PAGE", "ListedTask", "TaskFilter", "TaskPage", "fitting_tasks", "listed", "task_page"]
 
 #: The most rows of a page.
 MAX_PAGE: Final = 1000

@@ -127,11 +127,6 @@ class Board:
             return known
 
     @property
-    def has_log(self) -> bool:
-        """Whether past instants can be looked at."""
-        return self._replay is not None
-
-    @property
     def warehouse(self) -> Warehouse:
         """The tables. Raises CallerError if there are none."""
         if self._warehouse is None:
