@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, Self
 
-from celeriac.testing.port import LOOPBACK
+from celeriac.programs.port import LOOPBACK
 
 __all__ = ["Cable", "Cables"]
 

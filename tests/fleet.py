@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from celeriac.programs.process import wait_until
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
-from celeriac.testing.process import wait_until
 
 __all__ = [
     "OUR_APP",

@@ -33,7 +33,7 @@ def peer(version: str) -> Path:
     """Return the interpreter that has Celery of a version, for tests that mix versions."""
     python = _ROOT / ".peers" / f"celery{version.replace('.', '')}" / "bin" / "python"
     if not python.exists():
-        raise ImproperlyConfigured(f"no environment with Celery {version}: run scripts/setup")
+        raise ImproperlyConfigured(f"no environment with Celery {version}: run scripts/setup-tests")
     return python
 
 

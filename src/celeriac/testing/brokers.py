@@ -6,7 +6,7 @@ Thus::
         app = Celery(broker=server.url)
 
 A server keeps its port and its folder over ``stop``, ``kill`` and ``restart``, and ends
-with this process however that ends (:mod:`celeriac.testing.guard`).
+with this process however that ends (:mod:`celeriac.programs.guard`).
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from pathlib import Path
 import redis
 
 from celeriac.errors import ImproperlyConfigured
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import find_program
+from celeriac.programs.port import LOOPBACK, ReservedPort, free_port
+from celeriac.programs.process import find_program
+from celeriac.programs.service import Service
 from celeriac.testing.rabbit import RabbitServer
-from celeriac.testing.service import Service
 
 __all__ = ["RabbitServer", "RedisServer", "ValkeyServer"]
 
@@ -37,16 +37,24 @@ class RedisServer(Service):
     """A Redis server; ``settings`` are lines of ``redis.conf``, by name.
 
     By default it keeps nothing on disk, so that a restart forgets everything. To have it
-    remember: ``RedisServer({"appendonly": "yes", "appendfsync": "always"})``.
+    remember: ``RedisServer({"appendonly": "yes", "appendfsync": "always"})``. It takes ``port`` if that is
+    free, else another.
     """
 
     name = "redis"
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        port: int = 0,
+        home: Path | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(home=home, log=log)
         # The second is for a cluster's nodes to talk: left to itself, Redis would take one 10,000 above
         # the first, which may be somebody else's, or be no port at all.
-        self._port, self._bus = (ReservedPort() for _ in range(2))
+        self._port, self._bus = free_port(port), ReservedPort()
         self._settings = _DEFAULTS | {"cluster-port": str(self._bus.number)} | dict(settings or {})
 
     @property

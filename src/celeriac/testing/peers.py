@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from celeriac.errors import CeleriacError, ImproperlyConfigured
-from celeriac.testing.service import Service
+from celeriac.programs.service import Service
 
 __all__ = ["CeleriacWorker", "CeleryWorker"]
 
@@ -45,8 +45,10 @@ class _Worker(Service):
         events: bool,
         arguments: Sequence[str],
         environment: Mapping[str, str] | None,
+        home: Path | None,
+        log: Path | None,
     ) -> None:
-        super().__init__()
+        super().__init__(home=home, log=log)
         self.hostname = hostname
         self._app = app
         self._arguments = [
@@ -61,10 +63,10 @@ class _Worker(Service):
         #: Where the log of the latest start begins.
         self._started_at_byte = 0
 
-    def start(self) -> None:
-        """Start the worker and wait until it takes tasks."""
+    def begin(self) -> None:
+        """Start the worker, and wait for nothing."""
         self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
-        super().start()
+        super().begin()
 
     def errors(self) -> list[str]:
         """Return what was logged at ERROR or CRITICAL, or with a traceback, over every start.
@@ -110,6 +112,8 @@ class CeleryWorker(_Worker):
         events: bool = True,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        home: Path | None = None,
+        log: Path | None = None,
     ) -> None:
         if not Path(python).exists():
             raise ImproperlyConfigured(
@@ -125,6 +129,8 @@ class CeleryWorker(_Worker):
             events=events,
             arguments=("--loglevel", "INFO", *arguments),
             environment=environment,
+            home=home,
+            log=log,
         )
         # Not resolved: an environment is known by the place of its link to the interpreter.
         self._python = str(Path(python).absolute())
@@ -156,7 +162,8 @@ class CeleryWorker(_Worker):
 class CeleriacWorker(_Worker):
     """A worker of our own in a process of its own, ready for tasks once started.
 
-    ``app`` is a file that has an ``app``. ``url`` and ``backend`` are given in the environment.
+    ``app`` is a file that has an ``app``, or the name of a module that does. ``url`` and ``backend`` are
+    given in the environment.
     """
 
     name = "celeriac"
@@ -164,7 +171,7 @@ class CeleriacWorker(_Worker):
 
     def __init__(
         self,
-        app: Path,
+        app: Path | str,
         *,
         url: str,
         backend: str | None = None,
@@ -174,6 +181,8 @@ class CeleriacWorker(_Worker):
         events: bool = True,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        home: Path | None = None,
+        log: Path | None = None,
     ) -> None:
         super().__init__(
             app,
@@ -185,6 +194,8 @@ class CeleriacWorker(_Worker):
             events=events,
             arguments=arguments,
             environment=environment,
+            home=home,
+            log=log,
         )
 
     def _command(self) -> list[str]:

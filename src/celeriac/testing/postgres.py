@@ -6,7 +6,7 @@ Thus::
         camera = DatabaseCamera(server.url)
 
 It keeps its port, its folder and what is in it over ``stop``, ``kill`` and ``restart``, and ends with
-this process however that ends (:mod:`celeriac.testing.guard`).
+this process however that ends (:mod:`celeriac.programs.guard`).
 """
 
 import ctypes
@@ -21,9 +21,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from celeriac.errors import CeleriacError, ImproperlyConfigured
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import find_program
-from celeriac.testing.service import Service
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import find_program
+from celeriac.programs.service import Service
 
 __all__ = ["PostgresServer"]
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 from kombu import Connection
 
 from celeriac.errors import CeleriacError
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import find_program
-from celeriac.testing.service import Service
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import find_program
+from celeriac.programs.service import Service
 
 __all__ = ["RabbitServer"]
 

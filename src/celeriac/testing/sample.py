@@ -1,7 +1,8 @@
-"""A sample Celery app with a small, steady load: tasks that succeed, fail, retry, are slow, form a chain.
+"""A sample Celery app with a small, steady load: tasks that succeed, fail, retry, are slow, form workflows.
 
 ``celery --app celeriac.testing.sample worker`` runs the tasks, ``python -m celeriac.testing.sample``
-sends them. The broker is the one that ``CELERY_BROKER_URL`` names. Needs ``celeriac[demo]``.
+sends them, and some for a worker of ours (:mod:`celeriac.cli.demo_reports`). The broker and the store of
+results are those that ``CELERY_BROKER_URL`` and ``CELERY_RESULT_BACKEND`` name. Needs ``celeriac[demo]``.
 """
 
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Any, Final
 
-from celery import Celery, chain
+from celery import Celery, chain, chord
 from kombu.exceptions import OperationalError
 
 __all__ = ["app", "send_load"]
@@ -25,6 +26,8 @@ app = Celery("sample", set_as_current=False)
 app.conf.update(
     accept_content=["json"],
     task_ignore_result=True,
+    # Only those of a chord are kept, and not for long.
+    result_expires=600,
     task_send_sent_event=True,
     broker_connection_retry_on_startup=True,
 )
@@ -66,6 +69,20 @@ def slow(self: Any, steps: int) -> int:
     return steps
 
 
+def _report(name: str, *arguments: Any) -> Any:
+    """Return a call of a task that the other worker has; what it returns is kept for the chord it is in."""
+    return app.signature(f"reports.{name}", arguments, queue="reports", ignore_result=False)
+
+
+_TEXTS: Final = ("to be or not to be", "that is", "the question")
+
+
+@_task("order")
+def order() -> None:
+    """Have parts made side by side and then put together: tasks that a task sends are its workflow."""
+    chord([_report("count", text) for text in _TEXTS], _report("total")).apply_async()
+
+
 #: What is sent, in turn; made anew each time, since a chain keeps the ids it was first sent with.
 _LOAD: Final[tuple[Callable[[], Any], ...]] = (
     lambda: double.s(1),
@@ -73,8 +90,14 @@ _LOAD: Final[tuple[Callable[[], Any], ...]] = (
     lambda: chain(double.s(1), double.s(), double.s()),
     flaky.s,
     lambda: double.s(4),
+    order.s,
     lambda: fail.s("this one always fails"),
+    lambda: _report("fetch"),
     lambda: slow.s(4),
+    lambda: _report("render", 5),
+    # Its second step is for the worker here, and the one that has run the first would take it for its own.
+    lambda: chain(_report("count", "words to double"), double.s().set(queue="celery")),
+    lambda: _report("render", 0),
 )
 
 

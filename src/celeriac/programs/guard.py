@@ -1,6 +1,6 @@
 """Runs one program, and lets nothing of it outlive its owner.
 
-Started by :mod:`celeriac.testing.process` as a program of its own, with nothing but
+Started by :mod:`celeriac.programs.process` as a program of its own, with nothing but
 the standard library::
 
     python -I -S guard.py LINE FOLDER PROGRAM ARGUMENT…
@@ -33,6 +33,7 @@ from pathlib import Path
 # From linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -41,15 +42,15 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _start(command: list[str]) -> int:
-    """Start the program as leader of its own session and return its pid."""
+def _start(command: list[str], heeded: list[signal.Signals]) -> int:
+    """Start the program as leader of its own session and return its pid; it heeds these signals, not we."""
     pid = os.fork()
     if pid:
         return pid
     try:
         os.setsid()
-        # Python ignores these, and who is ignored stays so over exec.
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores the first two, and we the others; what is ignored stays so over exec.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, *heeded):
             signal.signal(number, signal.SIG_DFL)
         # Should the guard itself be killed, then at least the program goes too.
         # Safe here: the guard has one thread, and it never ends before the guard.
@@ -112,9 +113,13 @@ def watch(line: socket.socket, folder: str, command: list[str]) -> int:
     signal.set_wakeup_fd(wake)
     # A signal with no action of ours would not be written to the pipe.
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    # Who ends many programs at once means the program: it is to end in good order, and we after it.
+    heeded = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, signal.SIG_IGN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     line.set_inheritable(False)
-    program = _start(command)
+    program = _start(command, heeded)
     with suppress(OSError):  # an owner already gone is noticed below
         line.send(str(program).encode())
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from celeriac.errors import ImproperlyConfigured
@@ -43,7 +44,7 @@ def find_program(name: str, *, package: str) -> Path:
 class GuardedProcess:
     """A program that ends when told, or when we do, with all it ever started.
 
-    The guard that sees to it says how and why (:mod:`celeriac.testing.guard`). It also
+    The guard that sees to it says how and why (:mod:`celeriac.programs.guard`). It also
     removes ``folder`` if we die. The line to it is inherited by plain forks of this
     process, so those count as us.
     """
@@ -59,18 +60,21 @@ class GuardedProcess:
     ) -> None:
         self._line, theirs = socket.socketpair()
         guard = [sys.executable, "-I", "-S", str(_GUARD), str(theirs.fileno()), str(folder)]
-        with theirs, log.open("ab") as output:
-            self._guard = subprocess.Popen(  # noqa: S603 - the command is the caller's
-                [*guard, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                # Ctrl-C at the terminal is for the tests, which then stop their programs.
-                start_new_session=True,
-            )
+        with ExitStack() as on_failure:
+            on_failure.enter_context(self._line)
+            with theirs, log.open("ab") as output:
+                self._guard = subprocess.Popen(  # noqa: S603 - the command is the caller's
+                    [*guard, *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=environment,
+                    pass_fds=[theirs.fileno()],
+                    # Ctrl-C at the terminal is for who started it, and who then ends it in order.
+                    start_new_session=True,
+                )
+            on_failure.pop_all()
         #: The program's own pid; it leads a process group of that number.
         self.pid = int(self._line.recv(32) or 0)
 
@@ -96,10 +100,14 @@ class GuardedProcess:
         self.signal(signal.SIGKILL)
         self._end()
 
-    def stop(self, *, patience: float) -> bool:
-        """Ask the program to end; kill it after ``patience`` seconds. Say whether it went by itself."""
+    def ask_to_end(self) -> None:
+        """Ask the program to end, and wait for nothing."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # one that was paused would not hear
+
+    def stop(self, *, patience: float) -> bool:
+        """Ask the program to end; kill it after ``patience`` seconds. Say whether it went by itself."""
+        self.ask_to_end()
         try:
             self._guard.wait(patience)
         except subprocess.TimeoutExpired:

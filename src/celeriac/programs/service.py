@@ -1,4 +1,4 @@
-"""Real services for tests: started, awaited, stopped, killed, started again in the same place."""
+"""Services: started, awaited, stopped, killed, started again in the same place."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.testing.process import GuardedProcess, wait_until
+from celeriac.programs.process import GuardedProcess, wait_until
 
 __all__ = ["Service"]
 
@@ -21,7 +21,8 @@ class Service(ABC):
     """A program with a folder of its own, that is ready some time after it was started.
 
     A context manager: starts, and at the end stops and removes the folder. The folder
-    and what is in it stay over ``stop``, ``kill`` and ``restart``.
+    and what is in it stay over ``stop``, ``kill`` and ``restart``. It is made in ``home``, else among the
+    temporary ones; what the program prints goes to ``log``, else to a file in the folder.
     """
 
     #: What people call it.
@@ -31,8 +32,10 @@ class Service(ABC):
     #: How long it may take to end when asked to.
     stop_patience = 30.0
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=f"celeriac-{self.name}-"))
+    def __init__(self, *, home: Path | None = None, log: Path | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"celeriac-{self.name}-", dir=home))
+        #: Where all that the program prints is kept, over every start.
+        self.log_file = log or self.folder / "output.log"
         self._process: GuardedProcess | None = None
         self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -52,26 +55,22 @@ class Service(ABC):
         return None if self._process is None else self._process.exit_code
 
     @property
-    def log_file(self) -> Path:
-        """Where all that the program prints is kept, over every start."""
-        return self.folder / "output.log"
+    def is_ready(self) -> bool:
+        """The program runs, and does what it is there for."""
+        return self.is_alive and self._is_ready()
 
     def log(self) -> str:
         """Return all that the program has printed, over every start."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
+    def last_lines(self) -> str:
+        """Return the end of what the program has printed."""
+        return "\n".join(self.log().splitlines()[-_LAST_LINES:])
+
     def start(self) -> None:
         """Start the program and wait until it is ready; the error, if it does not get so, shows its log."""
-        if self.is_alive:
-            raise CallerError(f"{self.name} runs already: stop it first")
-        self.kill()  # one that ended by itself has a line to its guard that is still open
-        self._process = process = GuardedProcess(
-            self._command(),
-            folder=self.folder,
-            log=self.log_file,
-            cwd=self._cwd(),
-            environment=self._environment(),
-        )
+        self.begin()
+        process = self._started()
         is_settled = wait_until(
             lambda: not process.is_alive or self._is_ready(), patience=self.start_patience
         )
@@ -79,8 +78,25 @@ class Service(ABC):
             code = process.exit_code
             process.kill()
             fate = f"was not ready after {self.start_patience:g} s" if code is None else f"ended with {code}"
-            last = "\n".join(self.log().splitlines()[-_LAST_LINES:])
-            raise CeleriacError(f"{self.name} {fate}; the end of its log:\n{last}")
+            raise CeleriacError(f"{self.name} {fate}; the end of its log:\n{self.last_lines()}")
+
+    def begin(self) -> None:
+        """Start the program, and wait for nothing."""
+        if self.is_alive:
+            raise CallerError(f"{self.name} runs already: stop it first")
+        self.kill()  # one that ended by itself has a line to its guard that is still open
+        self._process = GuardedProcess(
+            self._command(),
+            folder=self.folder,
+            log=self.log_file,
+            cwd=self._cwd(),
+            environment=self._environment(),
+        )
+
+    def ask_to_end(self) -> None:
+        """Tell the program to end, and wait for nothing; ``stop`` or ``kill`` is still to be called."""
+        if self._process is not None:
+            self._process.ask_to_end()
 
     def stop(self) -> None:
         """End the program cleanly; kill it if it takes too long."""
