@@ -10,7 +10,7 @@ one to the other.
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ from celeriac.model.events import (
     Succeeded,
     TaskEvent,
 )
-from celeriac.model.states import READY_STATES, REJECTED, RETRY
+from celeriac.model.states import FAILURE, READY_STATES, REJECTED, RETRY, SUCCESS
 
 __all__ = ["Attempt", "attempts_of", "ended_by"]
 
@@ -40,6 +40,8 @@ _Process = tuple[str, int]
 _COURSE: Final = frozenset({Received, Started, Retried, Rejected})
 #: What ends an attempt that had begun.
 _ENDS: Final = frozenset({Succeeded, Failed, Retried})
+#: Before the receipt of a task that took the usual course there is nothing else.
+_MAY_BE_SENT: Final = frozenset({Sent, type(None)})
 #: What tells whether a process has the task on its hands.
 _ON_HAND: Final = (Received, Started, Rejected)
 
@@ -101,8 +103,52 @@ def ended_by(event: TaskEvent, history: History, read_eta: Callable[[str], float
     """Return the attempt that an event of a task ended; None if it ended none."""
     if type(event) not in _ENDS:
         return None
+    plain = _plain(event, history)
+    if plain is not None:
+        attempt = _plain_attempt(*plain, event, read_eta)
+        return attempt if attempt.ended_at == event.timestamp else None
     attempts = (each for each in attempts_of(history, read_eta) if each.ended_at == event.timestamp)
     return next((each for each in attempts if each.worker == event.hostname), None)
+
+
+def _plain(end: TaskEvent, history: History) -> tuple[Sent | None, Received, Started] | None:
+    """Return what came before the end of a task if it is the usual course, told in order by one process.
+
+    That is to be received and started once, and then to succeed or fail; nearly all tasks do so.
+    """
+    count = len(history)
+    if count not in (3, 4) or history[-1] is not end or type(end) is Retried:
+        return None
+    receipt, start, sent = history[-3], history[-2], history[0] if count == 4 else None
+    if type(receipt) is not Received or type(start) is not Started or type(sent) not in _MAY_BE_SENT:
+        return None
+    is_one = receipt.pid == start.pid == end.pid and receipt.hostname == start.hostname == end.hostname
+    if not is_one or not receipt.clock <= start.clock <= end.clock:
+        return None
+    return cast("Sent | None", sent), receipt, start
+
+
+def _plain_attempt(
+    sent: Sent | None,
+    receipt: Received,
+    start: Started,
+    end: TaskEvent,
+    read_eta: Callable[[str], float | None],
+) -> Attempt:
+    if sent is not None and sent.retries != receipt.retries:
+        sent = None
+    started_at, ended_at = _moment(start), _moment(end)
+    return Attempt(
+        receipt.retries,
+        end.hostname,
+        end.pid,
+        _moment(receipt),
+        started_at,
+        ended_at,
+        SUCCESS if type(end) is Succeeded else FAILURE,
+        _wait(started_at, sent, receipt, read_eta),
+        _run(started_at, end, ended_at),
+    )
 
 
 def _courses(

@@ -13,9 +13,9 @@ task message carries no clock from one to the other:
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -167,13 +167,9 @@ def read(history: History) -> Facts:
     if len(history) > len(last):
         received = speaker(all_of(Received, history))
         sent = speaker(all_of(Sent, history))
-    decided_by = last.get(Succeeded) or last.get(Failed) or last.get(Revoked)
-    if decided_by is None:
-        attempt = _without_receipt(history) if received is None else _open_attempt(history, received)
-        decided_by = attempt or last.get(Rejected) or sent
     return Facts(
         history,
-        decided_by,
+        _decided_by(history, last, received) or sent,
         sent,
         received,
         last.get(Started),
@@ -183,6 +179,25 @@ def read(history: History) -> Facts:
         last.get(Revoked),
         last.get(Rejected),
     )
+
+
+def _decided_by(
+    history: History, last: Mapping[type[TaskEvent], Any], received: Received | None
+) -> TaskEvent | None:
+    """Return the event that gives the state; None if nobody but a client spoke."""
+    end = last.get(Succeeded) or last.get(Failed) or last.get(Revoked)
+    if end is not None:
+        return cast("TaskEvent", end)
+    if received is None:
+        attempt = _without_receipt(history)
+    elif len(history) == len(last) and Retried not in last and Custom not in last:
+        # The usual course, and what the general rule comes to with one receipt and one start.
+        start: Started | None = last.get(Started)
+        has_started = start is not None and _same_process(start, received) and _follows(start, received)
+        attempt = start if has_started else received
+    else:
+        attempt = _open_attempt(history, received)
+    return attempt or last.get(Rejected)
 
 
 def all_of(kind: type[_E], history: History) -> list[_E]:

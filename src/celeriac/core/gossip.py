@@ -45,11 +45,12 @@ class Gossip:
     """Takes each event that workers send all others: moves the clock, the state and the membership.
 
     Events of our own, which come back to us as they go to all, only forward the clock. ``state`` is
-    changed without its lock: where threads share it, call :meth:`receive` by its ``freeze_while``.
+    changed without its lock: where threads share it, call :meth:`receive` by its ``freeze_while``. Who wants
+    to know of the members alone gives none.
     """
 
     def __init__(
-        self, hostname: str, *, clock: LamportClock, state: ClusterState, membership: Membership
+        self, hostname: str, *, clock: LamportClock, membership: Membership, state: ClusterState | None = None
     ) -> None:
         self.hostname = hostname
         self.clock = clock
@@ -77,7 +78,7 @@ class Gossip:
         clock = event.clock if is_adopted else NO_CLOCK
         if isinstance(event, Other):
             return self._receive_other(event, clock, now, received_at)
-        self.state.apply(event, received_at)
+        self._apply(event, received_at)
         if isinstance(event, WorkerEvent):
             return [*self.membership.receive(_sign(event, clock), now)]
         return self._hear(event, clock, now) if isinstance(event, TaskEvent) else []
@@ -94,8 +95,12 @@ class Gossip:
             return [*self._hear(event, clock, now), *_of_election(event)]
         if event.group != "worker":
             return []
-        self.state.apply(event, received_at)
+        self._apply(event, received_at)
         return self._hear(event, clock, now)
+
+    def _apply(self, event: Event, received_at: float | None) -> None:
+        if self.state is not None:
+            self.state.apply(event, received_at)
 
     def _hear(self, event: Event, clock: int, now: float) -> list[Effect]:
         sign = Sign(event.hostname, pid=event.pid, clock=clock, timestamp=event.timestamp)

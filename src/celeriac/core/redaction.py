@@ -18,6 +18,7 @@ What is masked too much, since a leak costs more:
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import translate
+from functools import cache
 from hashlib import blake2b
 from typing import Final, Literal, cast
 
@@ -159,11 +160,11 @@ class Redactor:
         ``name`` is that of its task, for events that do not say it.
         """
         policy: Policy = "keep"
-        if isinstance(event, TaskEvent):
+        if self._globs and isinstance(event, TaskEvent):
             policy = self.policy(getattr(event, "name", None) or name)
         changes: dict[str, object] = {}
-        for field in FIELDS:
-            text = getattr(event, field, None)
+        for field in _fields_of(type(event)):
+            text = getattr(event, field)
             if text is not None and (made := self.under_policy(text, policy)) != text:
                 changes[field] = made
         if event.extra is not None:
@@ -213,6 +214,12 @@ class Redactor:
             is_secret = self._names.hides(name, item) or (is_named and name.lower() == "value")
             is_secret = is_secret or ("kty" in value and name in _JWK)
             yield self.text(name), _hidden(item) if is_secret else self._value(item, depth)
+
+
+@cache
+def _fields_of(kind: type[Event]) -> tuple[str, ...]:
+    """Return the fields of a kind of events that hold what users wrote."""
+    return tuple(field for field in FIELDS if field in kind.__struct_fields__)
 
 
 def _is_any(_: str) -> bool:

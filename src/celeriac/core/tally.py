@@ -14,15 +14,17 @@ __all__ = ["Kind", "Tally"]
 Kind: TypeAlias = tuple[str, str | None]
 
 
-#: What a task is of which nothing but this is known.
+#: What a task is of which nothing but this is known, and what one becomes by it of which only clients spoke.
 _FIRST: Final[dict[type[TaskEvent], str]] = {Sent: PENDING, Received: RECEIVED}
 
 
 def _state_of(task: Task, event: TaskEvent | None) -> str:
     if type(event) is Succeeded:  # which outranks all else
         return SUCCESS
-    if event is not None and len(task.history) == 1 and type(event) in _FIRST:
-        return _FIRST[type(event)]
+    if event is not None and type(event) in _FIRST:
+        was = PENDING if len(task.history) == 1 else None if task.kind is None else task.kind[0]
+        if was == PENDING:
+            return _FIRST[type(event)]
     # Not from the task itself: it would keep the facts, which take as much room as its events.
     return facts.read(task.history).state
 
@@ -32,7 +34,8 @@ class Tally:
 
     def __init__(self) -> None:
         #: How many tasks there are of each kind; none that no task is of.
-        self.counts: Counter[Kind] = Counter()
+        # No Counter, to write into which takes four times as long.
+        self.counts: dict[Kind, int] = {}
         #: Each kind once: a million tasks share a few hundred.
         self._kinds: dict[Kind, Kind] = {}
 
@@ -42,15 +45,17 @@ class Tally:
         if now != task.kind:
             self.leave(task)
             task.kind = self._kinds.setdefault(now, now)
-            self.counts[now] += 1
+            self.counts[now] = self.counts.get(now, 0) + 1
 
     def leave(self, task: Task) -> None:
         """Count a task no more."""
         kind, task.kind = task.kind, None
         if kind is None:
             return
-        self.counts[kind] -= 1
-        if not self.counts[kind]:
+        left = self.counts[kind] - 1
+        if left:
+            self.counts[kind] = left
+        else:
             del self.counts[kind], self._kinds[kind]
 
     @property

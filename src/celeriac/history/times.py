@@ -1,7 +1,7 @@
 """Questions about attempts, answered from the roll-ups: how many, how they ended, how long they took."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from celeriac.errors import CallerError
@@ -10,9 +10,13 @@ from celeriac.history.sketch import spread
 from celeriac.history.span import WIDTHS, By, Span
 from celeriac.model.answer import AttemptTimes, Spread, Top
 
-__all__ = ["RANKINGS", "Ranking", "attempt_times", "top_names"]
+__all__ = ["COLUMNS", "RANKINGS", "Per", "Ranking", "attempt_times", "times_per", "top_names"]
 
 Ranking = Literal["slowest", "failing", "retried"]
+Per = Literal["task", "worker", "queue"]
+
+#: Where the roll-ups have the names of what attempts are told apart by.
+COLUMNS: Final[dict[Per, str]] = {"task": "name", "worker": "worker", "queue": "queue"}
 
 _HOURS: Final = """
     SELECT * FROM {rollups_hour} AS h WHERE h.begin_at >= $hours_from AND h.begin_at < $hours_to
@@ -42,12 +46,14 @@ RANKINGS: Final[dict[Ranking, tuple[str, str]]] = {
     "retried": ("sum(r.retried)", "sum(r.retried) > 0"),
 }
 _RANKED: Final = f"""
-    SELECT r.name, {_COUNTS} FROM (%s) AS r
-    GROUP BY r.name HAVING %s ORDER BY %s DESC, sum(r.attempts) DESC, r.name LIMIT $limit
+    SELECT r.%(column)s, {_COUNTS} FROM (%(rows)s) AS r WHERE %(tests)s
+    GROUP BY r.%(column)s HAVING %(has_any)s
+    ORDER BY %(key)s DESC, sum(r.attempts) DESC, r.%(column)s LIMIT $limit
 """  # noqa: S608 - of our own text alone
 _NAMED: Final = f"""
-    SELECT r.name, {_RUN_SKETCHES} FROM (%s) AS r
-    WHERE list_contains($names, r.name) OR ($has_null AND r.name IS NULL) GROUP BY r.name
+    SELECT r.%(column)s, %(waits)s, {_RUN_SKETCHES} FROM (%(rows)s) AS r
+    WHERE (%(tests)s) AND (list_contains($names, r.%(column)s) OR ($has_null AND r.%(column)s IS NULL))
+    GROUP BY r.%(column)s
 """  # noqa: S608 - of our own text alone
 
 
@@ -64,12 +70,17 @@ def attempt_times(
     if by is not None and by not in WIDTHS:
         raise CallerError(f"{by!r} is no length of time: take one of {', '.join(WIDTHS)}, or None")
     rows, parameters = _rolled_up(span, by)
-    chosen = {column: text for column, text in (("name", task), ("worker", worker), ("queue", queue)) if text}
+    tests, chosen = _tests(task, worker, queue)
     parameters |= {**chosen, "width": WIDTHS[by] if by else 0.0}
-    # A plain condition lets DuckDB pass over what files say they do not have.
-    tests = " AND ".join(_test(column, text) for column, text in chosen.items()) or "true"
     found = edition.ask(_TIMES % (rows, tests), parameters)
     return [_times(row[0], row[1:12], *row[12:]) for row in found]
+
+
+def _tests(task: str | None, worker: str | None, queue: str | None) -> tuple[str, dict[str, str]]:
+    """Return what rows have to fulfil to be of a task, a worker and a queue, and the parameters of it."""
+    chosen = {column: text for column, text in (("name", task), ("worker", worker), ("queue", queue)) if text}
+    # A plain condition lets DuckDB pass over what files say they do not have.
+    return " AND ".join(_test(column, text) for column, text in chosen.items()) or "true", chosen
 
 
 def _test(column: str, text: str) -> str:
@@ -88,16 +99,52 @@ def top_names(edition: Edition, span: Span, *, by: Ranking, limit: int) -> list[
     """
     if by not in RANKINGS:
         raise CallerError(f"{by!r} is no ranking: take one of {', '.join(RANKINGS)}")
-    if limit < 1:
-        raise CallerError(f"limit is how many names to tell, at least 1, not {limit}")
     rows, parameters = _rolled_up(span, None)
     key, has_any = RANKINGS[by]
-    ranked = edition.ask(_RANKED % (rows, has_any, key), parameters | {"limit": limit})
+    parts = {"rows": rows, "column": "name", "tests": "true", "key": key, "has_any": has_any, "waits": "NULL"}
+    return _first_names(edition, parts, parameters, limit)
+
+
+def times_per(
+    edition: Edition,
+    span: Span,
+    *,
+    per: Per,
+    task: str | None = None,
+    worker: str | None = None,
+    queue: str | None = None,
+    limit: int = 50,
+) -> list[Top]:
+    """Return the attempts of each task, worker or queue; of those that had most attempts, these first."""
+    if per not in COLUMNS:
+        raise CallerError(f"attempts are not told apart by {per!r}: take one of {', '.join(COLUMNS)}")
+    rows, parameters = _rolled_up(span, None)
+    tests, chosen = _tests(task, worker, queue)
+    parts = {
+        "rows": rows,
+        "column": COLUMNS[per],
+        "tests": tests,
+        "key": "sum(r.attempts)",
+        "has_any": "true",
+        "waits": _WAIT_SKETCHES,
+    }
+    return _first_names(edition, parts, parameters | chosen, limit)
+
+
+def _first_names(
+    edition: Edition, parts: Mapping[str, str], parameters: dict[str, object], limit: int
+) -> list[Top]:
+    """Return the names that come first, with their attempts; ``parts`` are those of the statements."""
+    if limit < 1:
+        raise CallerError(f"limit is how many names to tell, at least 1, not {limit}")
+    ranked = edition.ask(_RANKED % parts, parameters | {"limit": limit})
+    if not ranked:
+        return []
     names = [row[0] for row in ranked if row[0] is not None]
     # Only of those that are told: to merge the sketches of all names would take much longer.
-    chosen: dict[str, object] = {"names": names or [""], "has_null": len(names) < len(ranked)}
-    sketches = dict(edition.ask(_NAMED % rows, parameters | chosen)) if ranked else {}
-    return [Top(row[0], _times(None, row[1:12], None, sketches.get(row[0]))) for row in ranked]
+    told: dict[str, object] = {"names": names or [""], "has_null": len(names) < len(ranked)}
+    sketches = {name: both for name, *both in edition.ask(_NAMED % parts, parameters | told)}
+    return [Top(row[0], _times(None, row[1:12], *sketches.get(row[0], (None, None)))) for row in ranked]
 
 
 def nothing_at(at: float | None = None) -> AttemptTimes:

@@ -11,7 +11,7 @@ from celeriac.history.edition import Edition, FilesGone
 from celeriac.history.source import known_table, picked, quoted
 from celeriac.history.span import EVER, By, Span
 from celeriac.history.story import task_story
-from celeriac.history.times import Ranking, attempt_times, nothing_at, top_names
+from celeriac.history.times import Per, Ranking, attempt_times, nothing_at, times_per, top_names
 from celeriac.history.worker import worker_sessions
 from celeriac.history.workflow import workflow_story
 from celeriac.model.answer import (
@@ -180,6 +180,29 @@ class Warehouse:
         span = Span(since, until).checked()
         return self._ask(
             lambda edition: attempt_times(edition, span, task=task, worker=worker, queue=queue, by=by)
+        )
+
+    def latency_per(
+        self,
+        per: Per,
+        since: float | None = None,
+        until: float | None = None,
+        *,
+        task: str | None = None,
+        worker: str | None = None,
+        queue: str | None = None,
+        limit: int = 50,
+    ) -> list[Top]:
+        """Return how long the attempts of each ``task``, ``worker`` or ``queue`` waited and ran.
+
+        Those with most attempts come first, and ``limit`` is how many are told. What nobody heard the name
+        of is told together, under None. All else is as for ``latency``.
+        """
+        span = Span(since, until).checked()
+        return self._ask(
+            lambda edition: times_per(
+                edition, span, per=per, task=task, worker=worker, queue=queue, limit=limit
+            )
         )
 
     def task(self, id: str) -> TaskStory:  # noqa: A002 - as tasks have it

@@ -52,7 +52,8 @@ def workflow_story(edition: Edition, uuid: str, *, limit: int) -> WorkflowStory:
     if len(tasks) == 1 and run is None:
         run = tasks[0].run
     counts = (count, succeeded, failed, unfinished)
-    return WorkflowStory(root, name, tasks, *counts, begin_at, end_at, critical, run)
+    is_cut = count > len(tasks)
+    return WorkflowStory(root, name, tasks, *counts, begin_at, end_at, critical, run, is_cut)
 
 
 def _found(edition: Edition, uuid: str) -> tuple[str, tuple[Any, ...]]:

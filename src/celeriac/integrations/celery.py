@@ -15,14 +15,13 @@ import logging
 from collections.abc import Callable, Sequence
 from os import environ
 from threading import Lock
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Final
 
 from celeriac.config import Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.gossip import Effect, ElectionHeard, Gossip
 from celeriac.core.membership import PULSE, Joined, Left, Lost, Membership, Refuted, Suspected
-from celeriac.core.state import ClusterState
 from celeriac.errors import ImproperlyConfigured
 from celeriac.wire.event import Gate
 
@@ -82,18 +81,15 @@ class Observer:
         pid: int,
         freq: float,
         now: Callable[[], float] = monotonic,
-        wall_time: Callable[[], float] = time,
     ) -> None:
         self.membership = Membership(hostname, pid=pid, freq=freq, now=now())
         #: What could not be read of what came, by reason.
         self.gate = Gate()
         #: How often our own code failed.
         self.faults = 0
-        # Neither the clock nor the state of the worker is ours to move: these are for the rules alone.
-        state = ClusterState(now=wall_time, max_tasks_in_memory=1)
-        self._gossip = Gossip(hostname, clock=LamportClock(), state=state, membership=self.membership)
+        # The clock of the worker is not ours to move: this one is for the rules alone.
+        self._gossip = Gossip(hostname, clock=LamportClock(), membership=self.membership)
         self._now = now
-        self._wall_time = wall_time
         # Celery: pools without an event loop run timers in a thread of their own.
         self._lock = Lock()
         self._logged_at: float | None = None
@@ -137,7 +133,7 @@ class Observer:
         for body in payload if isinstance(payload, list) else [payload]:
             converted = self.gate.convert(body)
             if converted is not None:
-                effects += self._gossip.receive(converted[0], self._now(), received_at=self._wall_time())
+                effects += self._gossip.receive(converted[0], self._now())
         return effects
 
     def _guarded(self, act: Callable[..., list[Effect] | None], *arguments: object) -> None:

@@ -51,7 +51,7 @@ class AttemptTimes(NamedTuple):
 
 
 class Top(NamedTuple):
-    """The attempts of the tasks of one name."""
+    """The attempts of the tasks of one name, or of one worker or queue."""
 
     name: str | None
     times: AttemptTimes
@@ -111,6 +111,8 @@ class WorkflowStory(NamedTuple):
     critical_path: tuple[str, ...] | None
     #: The seconds that those ran.
     critical_run: float | None
+    #: Whether there are more tasks than are in ``tasks``; the counts may be of those alone.
+    is_cut: bool = False
 
     @property
     def makespan(self) -> float | None:

@@ -56,6 +56,8 @@ class EventReceiver:
         state: State | None = None,
     ) -> None:
         self.handlers = dict(handlers or {})
+        #: Called with all events that came at once, where there are no handlers.
+        self.on_events: Callable[[list[Event]], object] | None = None
         self.gate = gate or Gate()
         self._connection = connection
         self._link: Connection | None = None
@@ -91,10 +93,12 @@ class EventReceiver:
         waiting = self._reception.waiting
         left = inf if limit is None else limit
         for _ in self._messages(timeout, wakeup=wakeup):
-            if not self.handlers and len(waiting) <= left:
+            if not self.handlers:
                 # The state has them already, and nobody looks at single events.
-                left -= len(waiting)
-                waiting.clear()
+                events = [waiting.popleft() for _ in range(int(min(len(waiting), left)))]
+                left -= len(events)
+                if self.on_events is not None:
+                    self.on_events(events)
             while waiting and left > 0 and not self._is_stopping:
                 left -= 1
                 self.process(waiting.popleft())

@@ -15,12 +15,19 @@ def interrupt(_: int, __: FrameType | None) -> None:
 
 
 @contextmanager
-def stop_signals(take: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM call ``take`` meanwhile; only a program's main thread can."""
+def stop_signals(
+    take: Callable[[int, FrameType | None], None], *, with_hangup: bool = False
+) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM call ``take`` meanwhile; only a program's main thread can.
+
+    With ``with_hangup`` the end of its terminal does too, unless it was started to outlive that.
+    """
     if current_thread() is not main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if with_hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, take) for number in numbers}
     try:
         yield

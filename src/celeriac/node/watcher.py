@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from threading import Event as Flag
@@ -15,7 +15,6 @@ from celeriac.core.gossip import ElectionHeard, Gossip
 from celeriac.core.member import Liveness, Member
 from celeriac.core.membership import PULSE, Membership
 from celeriac.core.redaction import Redactor
-from celeriac.core.state import ClusterState
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.model.events import Event, Other, TaskEvent
 from celeriac.node.events import Events
@@ -23,7 +22,7 @@ from celeriac.node.replay import Log
 from celeriac.node.scene import Scene
 from celeriac.node.suspicion import quicken
 
-__all__ = ["MAX_LISTENERS", "Presence", "Watcher"]
+__all__ = ["MAX_LISTENERS", "Listener", "Presence", "Watcher"]
 
 #: Who may listen to single events at once. Each is a browser or a program that somebody started.
 MAX_LISTENERS: Final = 64
@@ -33,6 +32,8 @@ _MOST_WAITING: Final = 10_000
 _MOST_ELECTIONS: Final = 200
 #: Events that are taken from the log at a time; meanwhile nobody else can look at the state.
 _BATCH: Final = 2000
+#: Events that came from the broker which are taken at a time: a millisecond or two.
+_AT_ONCE: Final = 100
 #: How long a thread may take to end; it looks twice a second, but for the making of a link.
 _PATIENCE: Final = 2.0
 _NAP: Final = 0.02
@@ -88,14 +89,15 @@ class Watcher:
         wall: Callable[[], float] = time,
     ) -> None:
         self.state = events.State()
-        self.scene = Scene(self.state)
         #: When it began, in seconds of the epoch.
         self.begun_at = wall()
+        self.scene = Scene(self.state, begun_at=self.begun_at)
         #: What workers said of elections last, the oldest first.
         self.elections: deque[Other] = deque(maxlen=_MOST_ELECTIONS)
         #: Whether all is there that the log has of the time before.
         self.has_recalled = log is None
-        self.receiver = events.Receiver(handlers={"*": self._take})
+        self.receiver = events.Receiver()
+        self.receiver.on_events = self._take
         self._redactor = quicken(redactor)
         #: Called when the reception ends by an error, which :meth:`check` raises.
         self.on_end: Callable[[], object] | None = None
@@ -104,8 +106,8 @@ class Watcher:
         self._recall = recall
         self._mutex = Lock()
         self._membership = Membership(hostname, now=monotonic())
-        # The receiver has a clock and a state of its own; of gossip only the membership is wanted.
-        self._gossip = Gossip(hostname, clock=LamportClock(), state=_Unheeded(), membership=self._membership)
+        # The receiver has a clock of its own, and the scene has the state.
+        self._gossip = Gossip(hostname, clock=LamportClock(), membership=self._membership)
         self._listeners: set[Listener] = set()
         #: The last event of a task that each node sent since the last tick.
         self._signs: dict[str, TaskEvent] = {}
@@ -185,17 +187,32 @@ class Watcher:
             if self.on_end is not None:
                 self.on_end()
 
-    def _take(self, event: Event) -> None:
+    def _take(self, events: Sequence[Event]) -> None:
+        # The policy of a task goes by its name, which the event before may be the first to tell.
+        most = 1 if self._redactor.has_policies else _AT_ONCE
+        for begin in range(0, len(events), most):
+            batch = [self._redacted(event) for event in events[begin : begin + most]]
+            self.state.freeze_while(self._apply, batch)
+            with self._mutex:
+                self._pass_on(batch)
+
+    def _redacted(self, event: Event) -> Event:
         task = self.state.tasks.get(event.uuid) if isinstance(event, TaskEvent) else None
-        event = self._redactor.event(event, None if task is None else task.name)
-        self.state.take((event,), event.local_received)
-        with self._mutex:
+        return self._redactor.event(event, None if task is None else task.name)
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.state.apply(event, event.local_received)
+
+    def _pass_on(self, events: Sequence[Event]) -> None:
+        for event in events:
             if isinstance(event, TaskEvent):
                 # That its node lives is known from any of them, and there are thousands a second.
                 self._signs[event.hostname] = event
             else:
                 self._hear(event)
-            for listener in self._listeners:
+        for listener in self._listeners:
+            for event in events:
                 listener.take(event)
 
     def _hear(self, event: Event) -> None:
@@ -234,20 +251,10 @@ class Watcher:
     def _recall_batch(self, events: list[Event]) -> None:
         self.scene.is_recalling = True
         try:
-            for event in events:
-                self.state.apply(event, event.local_received)
+            self.scene.recall(events)
+            self._apply(events)
         finally:
             self.scene.is_recalling = False
-
-
-class _Unheeded(ClusterState):
-    """A state that takes nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(now=time)
-
-    def apply(self, event: Event, received_at: float | None = None) -> None:
-        """Take nothing."""
 
 
 def _presence(member: Member, to_wall: float) -> Presence:

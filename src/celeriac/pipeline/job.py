@@ -186,8 +186,20 @@ class Pipeline:
         return report
 
     def _new(self) -> Report:
-        """Take the segments that are not in the tables yet."""
-        return self._all(lambda: self._intake.new(covered_spans(self._warehouse.manifest())))
+        """Take the segments that are not in the tables yet, of those that are in the log now.
+
+        What is sealed meanwhile waits for the next time: else a recorder that seals faster than a chunk is
+        taken would keep us for ever. What is merged meanwhile begins with a number that was there.
+        """
+        last: dict[str, int] = {}
+        for segment in self._intake.segments():
+            last[segment.recorder] = max(segment.last, last.get(segment.recorder, 0))
+
+        def find() -> list[Segment]:
+            new = self._intake.new(covered_spans(self._warehouse.manifest()))
+            return [segment for segment in new if segment.first <= last.get(segment.recorder, -1)]
+
+        return self._all(find)
 
     def _first(self, found: Sequence[Segment]) -> list[Segment]:
         """Return as many segments as are taken at once, one at least."""

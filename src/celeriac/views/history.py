@@ -19,12 +19,14 @@ from celeriac.views.text import duration_text, number_text, visible
 __all__ = [
     "ComparisonRow",
     "LatencyRow",
+    "PartRow",
     "SessionRow",
     "TableRow",
     "TopRow",
     "comparison_rows",
     "latency_plot",
     "latency_rows",
+    "part_rows",
     "session_rows",
     "table_rows",
     "top_plot",
@@ -39,6 +41,22 @@ class LatencyRow(NamedTuple):
     """The attempts of a time. Durations are seconds."""
 
     at: str | None
+    attempts: int
+    failed: int
+    retried: int
+    wait_p50: float | None
+    wait_p95: float | None
+    wait_p99: float | None
+    run_p50: float | None
+    run_p95: float | None
+    run_p99: float | None
+    run_max: float | None
+
+
+class PartRow(NamedTuple):
+    """The attempts of a task, a worker or a queue. Durations are seconds."""
+
+    name: str
     attempts: int
     failed: int
     retried: int
@@ -106,16 +124,22 @@ class TableRow(NamedTuple):
 def latency_rows(found: Iterable[AttemptTimes]) -> list[LatencyRow]:
     """Return a row for each time."""
     return [
-        LatencyRow(
-            moment_of(each.at),
-            each.attempts,
-            each.failed,
-            each.retried,
-            *(number_of(value) for value in (each.wait.p50, each.wait.p95, each.wait.p99)),
-            *(number_of(value) for value in (each.run.p50, each.run.p95, each.run.p99, each.run.max)),
-        )
+        LatencyRow(moment_of(each.at), each.attempts, each.failed, each.retried, *_durations(each))
         for each in found
     ]
+
+
+def part_rows(found: Iterable[Top]) -> list[PartRow]:
+    """Return a row for each task, worker or queue."""
+    return [
+        PartRow(name_text(name), times.attempts, times.failed, times.retried, *_durations(times))
+        for name, times in found
+    ]
+
+
+def _durations(times: AttemptTimes) -> list[float | None]:
+    wait, run = times.wait, times.run
+    return [number_of(each) for each in (wait.p50, wait.p95, wait.p99, run.p50, run.p95, run.p99, run.max)]
 
 
 def latency_plot(found: Sequence[AttemptTimes], *, step: float, width: int) -> list[str]:

@@ -8,9 +8,10 @@ from celeriac.core.workflow import Node, critical_path, in_tree_order
 from celeriac.model.answer import WorkflowStory, WorkflowTask
 from celeriac.model.states import SUCCESS
 from celeriac.node.state import State
+from celeriac.views.story import workflow_dict
 from celeriac.views.text import visible
 
-__all__ = ["live_workflow"]
+__all__ = ["live_workflow", "live_workflow_dict"]
 
 #: The most tasks of a workflow that are followed; anyone can send a million under one root.
 _MOST: Final = 5000
@@ -18,10 +19,13 @@ _NAME_CHARS: Final = 120
 
 
 def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
-    """Return the workflow that a task is of; None if nothing is known of the task."""
+    """Return the workflow that a task is of; None if nothing is known of the task.
+
+    Ids are as peers have them, as they are in what the tables tell; all other texts are safe to show.
+    """
     task: Task | None = state.tasks.get(uuid)
     root = uuid if task is None else task.root_id or uuid
-    members = state.freeze_while(_members, state, root)
+    members, is_cut = state.freeze_while(_members, state, root)
     if not members:
         return None
     nodes = {each.uuid: Node(each.parent_link, _ended_at(each), _last_at(each)) for each in members.values()}
@@ -36,7 +40,7 @@ def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
     is_done = {each: task.phase == "done" for each, task in members.items()}
     succeeded = sum(task.state == SUCCESS for task in members.values())
     return WorkflowStory(
-        root_id=visible(root, _NAME_CHARS),
+        root_id=root,
         name=None if first is None else _shown(first.name),
         tasks=tasks,
         size=len(tasks),
@@ -45,13 +49,29 @@ def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
         open=len(tasks) - sum(is_done.values()),
         begin_at=min((each.begin_at for each in tasks if each.begin_at is not None), default=None),
         end_at=max((each.end_at for each in tasks if each.end_at is not None), default=None),
-        critical_path=tuple(visible(each, _NAME_CHARS) for each in path),
+        critical_path=tuple(path),
         critical_run=sum(runs) if runs else None,
+        is_cut=is_cut,
     )
 
 
-def _members(state: State, root: str) -> dict[str, Task]:
-    """Return the tasks below one, and itself, those nearest first."""
+def live_workflow_dict(story: WorkflowStory) -> dict[str, object]:
+    """Return a workflow for JSON: every text is safe to show, and ids themselves are beside, as keys."""
+    path = story.critical_path
+    tasks = [
+        each._asdict() | {"uuid": _shown(each.uuid), "key": each.uuid, "parent_id": _shown(each.parent_id)}
+        for each in story.tasks
+    ]
+    return workflow_dict(story) | {
+        "root_id": _shown(story.root_id),
+        "root_key": story.root_id,
+        "critical_path": None if path is None else [_shown(each) for each in path],
+        "tasks": tasks,
+    }
+
+
+def _members(state: State, root: str) -> tuple[dict[str, Task], bool]:
+    """Return the tasks below one, and itself, those nearest first; and whether there are more."""
     found: dict[str, Task] = {}
     waiting = deque([root])
     seen = {root}
@@ -65,18 +85,18 @@ def _members(state: State, root: str) -> dict[str, Task]:
             if child.uuid not in seen:
                 seen.add(child.uuid)
                 waiting.append(child.uuid)
-    return found
+    return found, bool(waiting)
 
 
 def _told(task: Task, depth: int, *, is_critical: bool) -> WorkflowTask:
     started_at, ended_at = task.started, _ended_at(task)
     took = None if started_at is None or ended_at is None or ended_at < started_at else ended_at - started_at
     return WorkflowTask(
-        uuid=visible(task.uuid, _NAME_CHARS),
+        uuid=task.uuid,
         name=_shown(task.name),
         state=visible(task.state, 40),
         worker=_shown(task.host),
-        parent_id=_shown(task.parent_link),
+        parent_id=task.parent_link,
         depth=depth,
         begin_at=_first_at(task),
         end_at=_last_at(task),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from celeriac.core.member import Liveness
-from celeriac.core.pulse import Pulse, Window
+from celeriac.core.pulse import STEP, Pulse, Window
 from celeriac.model.states import BUILT_IN_STATES, PRECEDENCE
 from celeriac.node.scene import Scene
 from celeriac.views.cell import moment_of
@@ -31,13 +31,16 @@ _MOST_NAMED: Final = 5
 
 
 class Point(NamedTuple):
-    """What happened within some seconds. Rates are events a second, durations seconds."""
+    """What happened within some seconds. Rates are events a second, durations seconds.
+
+    Where nobody watched there is no rate: that is not to say that nothing happened.
+    """
 
     at: float
-    received: float
-    succeeded: float
-    failed: float
-    retried: float
+    received: float | None
+    succeeded: float | None
+    failed: float | None
+    retried: float | None
     wait_p50: float | None
     wait_p95: float | None
     wait_p99: float | None
@@ -69,6 +72,8 @@ class Overview(NamedTuple):
     now: Point
     last_hour: list[Point]
     alerts: list[Alert]
+    #: How many tasks wait in each queue; None where that is not known.
+    queues: dict[str, int] | None = None
 
 
 def overview(scene: Scene, *, as_of: float, workers: Sequence[LiveWorker]) -> Overview:
@@ -85,8 +90,8 @@ def overview(scene: Scene, *, as_of: float, workers: Sequence[LiveWorker]) -> Ov
         tasks=sum(by_state.values()),
         tasks_by_state=_ordered(by_state),
         workers=counts,
-        now=_point(now),
-        last_hour=[_point(each) for each in hour],
+        now=_point(now, scene),
+        last_hour=[_point(each, scene) for each in hour],
         alerts=[*alerts(workers, recent), *(_gap_alert(gap.since, gap.until, gap.reason) for gap in gaps)],
     )
 
@@ -97,8 +102,12 @@ def _counted(scene: Scene, as_of: float) -> tuple[dict[str, int], Window, Window
     return dict(scene.tally.by_state), now, recent, pulse.windows(as_of, _STEP, _POINTS)
 
 
-def _point(window: Window) -> Point:
-    rates = [window.events[name] / window.seconds for name in ("received", "succeeded", "failed", "retried")]
+def _point(window: Window, scene: Scene) -> Point:
+    watched = scene.watched(window.begin_at, window.begin_at + window.seconds)
+    rates = [
+        window.events[name] / max(watched, STEP) if window.events or watched else None
+        for name in ("received", "succeeded", "failed", "retried")
+    ]
     quantiles = [times.quantile(share) for times in (window.wait, window.run) for share in (0.5, 0.95, 0.99)]
     return Point(window.begin_at, *rates, *quantiles)
 

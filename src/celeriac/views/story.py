@@ -58,6 +58,7 @@ def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
         "workflow": text_of(story.root_id),
         "name": name_text(story.name),
         "tasks": counts,
+        "shown": f"{len(story.tasks):,}, as there are too many" if story.is_cut else "",
         "began": moment_of(story.begin_at) or "",
         "took": duration_text(story.makespan),
         "critical path": f"{critical}{ran}" if critical else "not followed, as there are too many tasks",

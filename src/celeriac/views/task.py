@@ -42,6 +42,8 @@ class AttemptRow(NamedTuple):
     #: From 0.
     number: int
     worker: str
+    #: The name of the worker itself, which may not be safe to show.
+    worker_key: str
     pid: int
     received_at: float | None
     started_at: float | None
@@ -56,19 +58,23 @@ class Relative(NamedTuple):
     """Another task that this one sent, or was sent by."""
 
     uuid: str
+    #: The id itself, which may not be safe to show.
+    key: str
     name: str | None
     #: None if it is not in memory.
     state: str | None
 
 
 class TaskDetail(NamedTuple):
-    """A task and what became of it. Every text is safe to show."""
+    """A task and what became of it. Every text is safe to show, but for keys."""
 
     task: ListedTask
     #: Where it is now: queued, received, running, retry_wait, requeued or done.
     phase: str
     client: str | None
     root_id: str | None
+    #: The id of the root itself.
+    root_key: str | None
     parent_id: str | None
     retries: int | None
     eta: str | None
@@ -96,6 +102,7 @@ def task_detail(task: Task) -> TaskDetail:
         phase=task.phase,
         client=_shown(task.client, _NAME_CHARS),
         root_id=_shown(task.root_id, _NAME_CHARS),
+        root_key=task.root_id,
         parent_id=_shown(task.parent_link, _NAME_CHARS),
         retries=task.retries,
         eta=_shown(task.eta, _NAME_CHARS),
@@ -143,6 +150,7 @@ def _attempt_rows(task: Task) -> list[AttemptRow]:
         AttemptRow(
             each.retries,
             visible(each.worker, _NAME_CHARS),
+            each.worker,
             each.pid,
             each.received_at,
             each.started_at,
@@ -161,9 +169,10 @@ def _children(children: Iterable[Task]) -> list[Relative]:
 
 
 def _relative(uuid: str, task: Task | None) -> Relative:
+    shown = visible(uuid, _NAME_CHARS)
     if task is None:
-        return Relative(visible(uuid, _NAME_CHARS), None, None)
-    return Relative(visible(uuid, _NAME_CHARS), _shown(task.name, _NAME_CHARS), visible(task.state, 40))
+        return Relative(shown, uuid, None, None)
+    return Relative(shown, uuid, _shown(task.name, _NAME_CHARS), visible(task.state, 40))
 
 
 def _shown(text: str | None, most: int = _TEXT_CHARS) -> str | None:

@@ -4,9 +4,12 @@ Nothing is masked here: what is secret is not in a state that faces are shown, s
 :class:`~celeriac.node.watcher.Watcher`, nor in a log.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
+from heapq import nlargest
 from itertools import islice
+from math import inf
+from operator import itemgetter
 from re import Pattern
 from re import compile as compile_pattern
 from typing import Final, NamedTuple
@@ -22,6 +25,8 @@ __all__ = ["MAX_PAGE", "ListedTask", "TaskFilter", "TaskPage", "fitting_tasks", 
 
 #: The most rows of a page.
 MAX_PAGE: Final = 1000
+#: How many of the tasks heard of last are looked at first, and then. What is asked for is mostly among them.
+_REACHES: Final = (MAX_PAGE + 1, 20_000)
 _NAME_CHARS: Final = 120
 _TEXT_CHARS: Final = 200
 
@@ -44,12 +49,20 @@ class TaskFilter(NamedTuple):
 
 
 class ListedTask(NamedTuple):
-    """A task in a list. Every text is safe to show; moments are seconds of the epoch, durations seconds."""
+    """A task in a list. Every text is safe to show, but for keys: those are ids and names as peers have them.
+
+    What is shown may be cut or spelled out, and two ids may be shown alike: what is asked for, linked to or
+    acted on is named by its key. Moments are seconds of the epoch, durations seconds.
+    """
 
     uuid: str
+    #: The id itself.
+    key: str
     name: str | None
     state: str
     worker: str | None
+    #: The name of the worker itself.
+    worker_key: str | None
     queue: str | None
     args: str | None
     kwargs: str | None
@@ -84,60 +97,76 @@ def task_page(
 
     A task that is heard of meanwhile is not on any later page: it is on the first again.
     """
-    found = list(islice(_fitting(state, wanted, before), limit + 1))
+    found = _fitting(state, wanted, before, most=limit + 1)
     rows = [listed(task) for _, task in found[:limit]]
     return TaskPage(rows, found[limit - 1][0] if len(found) > limit else None)
 
 
-def fitting_tasks(state: State, wanted: TaskFilter) -> Iterator[Task]:
-    """Yield the tasks that fit, heard of last first."""
-    return (task for _, task in _fitting(state, wanted, None))
+def fitting_tasks(state: State, wanted: TaskFilter, *, most: int) -> list[Task]:
+    """Return up to so many of the tasks that fit, heard of last first."""
+    return [task for _, task in _fitting(state, wanted, None, most=most)]
 
 
-def _fitting(state: State, wanted: TaskFilter, before: int | None) -> Iterator[tuple[int, Task]]:
-    fits = _Fit(wanted)
-    return (each for each in _recent(state) if (before is None or each[0] < before) and fits(each[1]))
+def _fitting(state: State, wanted: TaskFilter, before: int | None, *, most: int) -> list[tuple[int, Task]]:
+    """Return the tasks that fit, heard of last first, with their numbers as they were when looked at.
 
-
-def _recent(state: State) -> Iterator[tuple[int, Task]]:
-    """Yield the tasks, heard of last first, with their numbers as they were when it was asked.
-
-    The state is not held for longer than a moment, and a task that is heard of meanwhile does not come again.
+    Those of which something is heard meanwhile have numbers above all others, and so are on no later page.
     """
+    fits = _Fit(wanted)
+    found: list[tuple[int, Task]] = []
 
-    def taken(most: int | None) -> list[tuple[int, Task]]:
-        return [(task.heard, task) for task in islice(reversed(state.tasks.values()), most)]
+    def fitting(tasks: Iterable[Task]) -> Iterator[tuple[int, Task]]:
+        numbers = ((task.heard, task) for task in tasks)
+        return (each for each in numbers if (before is None or each[0] < before) and fits(each[1]))
 
-    # The first page of an open list is asked for most, and needs no copy of a million.
-    first = state.freeze_while(taken, MAX_PAGE + 1)
-    yield from first
-    if len(first) > MAX_PAGE:
-        last = first[-1][0]
-        seen = {task.uuid for _, task in first}
-        rest = state.freeze_while(taken, None)
-        yield from (each for each in rest if each[0] < last and each[1].uuid not in seen)
+    for reach in _REACHES:
+        tasks, last = state.freeze_while(_latest, state, reach)
+        found += sorted(islice(fitting(tasks), most - len(found)), key=_number, reverse=True)
+        if last is None or len(found) >= most:
+            return found
+        before = last if before is None else min(before, last)
+    # A million are copied in a twentieth of a second, in any order. In order it would take twenty times as
+    # long, and meanwhile no event could be taken.
+    everything: list[Task] = state.freeze_while(list, dict.values(state.tasks))
+    return found + nlargest(most - len(found), fitting(everything), key=_number)
+
+
+def _latest(state: State, most: int) -> tuple[list[Task], int | None]:
+    """Return the tasks heard of last, in order, and the number of the last; None if there are no others."""
+    tasks = list(islice(reversed(state.tasks.values()), most))
+    return tasks, tasks[-1].heard if len(tasks) < len(state.tasks) else None
+
+
+_number: Final = itemgetter(0)
 
 
 def listed(task: Task) -> ListedTask:
     """Return the row of a task."""
     known = task.facts
-    is_raised = known.succeeded is None
+    described, succeeded, raised = known.description, known.succeeded, known.raised
+    raised_text = None if raised is None else raised.exception
     return ListedTask(
         uuid=visible(task.uuid, _NAME_CHARS),
+        key=task.uuid,
         name=_shown(task.name, _NAME_CHARS),
         state=visible(known.state, 40),
         worker=_shown(task.host, _NAME_CHARS),
-        queue=_shown(task.queue, _NAME_CHARS),
-        args=_shown(task.args),
-        kwargs=_shown(task.kwargs),
+        worker_key=task.host,
+        queue=None if known.sent is None else _shown(known.sent.queue, _NAME_CHARS),
+        args=None if described is None else _shown(described.args),
+        kwargs=None if described is None else _shown(described.kwargs),
         attempts=task.attempts,
-        sent_at=number_of(task.sent),
-        received_at=number_of(task.received),
-        started_at=number_of(task.started),
-        state_at=number_of(task.timestamp),
-        runtime=number_of(task.runtime),
-        outcome=_shown(task.exception if is_raised else task.result),
+        sent_at=_moment(known.sent),
+        received_at=_moment(known.received),
+        started_at=_moment(known.started),
+        state_at=_moment(known.decided_by),
+        runtime=None if succeeded is None else number_of(succeeded.runtime),
+        outcome=_shown(raised_text if succeeded is None else succeeded.result),
     )
+
+
+def _moment(event: TaskEvent | None) -> float | None:
+    return None if event is None else number_of(event.timestamp)
 
 
 def _shown(text: str | None, most: int = _TEXT_CHARS) -> str | None:
@@ -152,6 +181,9 @@ class _Fit:
         self._name = _glob(wanted.name)
         self._worker = _glob(wanted.worker)
         self._text = wanted.text.casefold() if wanted.text else None
+        self._since = -inf if wanted.since is None else wanted.since
+        self._until = inf if wanted.until is None else wanted.until
+        self._has_span = (self._since, self._until) != (-inf, inf)
 
     def __call__(self, task: Task) -> bool:
         wanted = self._wanted
@@ -161,20 +193,18 @@ class _Fit:
             return False
         if self._worker is not None and not self._worker.match(task.host or ""):
             return False
-        if wanted.root is not None and wanted.root not in (task.uuid, _root_of(task)):
+        if wanted.root is not None and wanted.root != task.uuid and not _has_root(task, wanted.root):
             return False
-        if (wanted.since is not None or wanted.until is not None) and not self._is_within(task):
+        if self._has_span and not self._is_within(task):
             return False
         return self._text is None or self._says(task, self._text)
 
     def _is_within(self, task: Task) -> bool:
-        # Not from the task itself: it would keep the facts of all, which take as much room as their events.
-        decided_by = facts.read(task.history).decided_by
-        at = None if decided_by is None else decided_by.timestamp
-        wanted = self._wanted
-        if at is None or (wanted.since is not None and at < wanted.since):
+        # What decided is one of the events, and most tasks have none of that time: to look is quicker.
+        if not any(self._since <= event.timestamp < self._until for event in task.history):
             return False
-        return wanted.until is None or at < wanted.until
+        decided_by = _facts_of(task).decided_by
+        return decided_by is not None and self._since <= decided_by.timestamp < self._until
 
     def _says(self, task: Task, text: str) -> bool:
         if text in task.uuid.casefold() or text in (task.name or "").casefold():
@@ -182,9 +212,17 @@ class _Fit:
         return any(text in told.casefold() for told in _texts(task.history))
 
 
-def _root_of(task: Task) -> str | None:
-    described = facts.read(task.history).description
-    return None if described is None else described.root_id
+def _has_root(task: Task, root: str) -> bool:
+    # As with times: few tasks have an event that says so.
+    if not any(isinstance(event, Described) and event.root_id == root for event in task.history):
+        return False
+    described = _facts_of(task).description
+    return described is not None and described.root_id == root
+
+
+def _facts_of(task: Task) -> facts.Facts:
+    # Not from the task itself: it would keep the facts of all, which take as much room as their events.
+    return facts.read(task.history)
 
 
 def _texts(events: Sequence[TaskEvent]) -> Iterator[str]:

@@ -18,9 +18,14 @@ _ORDER: Final = [Liveness.SUSPECT, Liveness.LOST, Liveness.ALIVE, Liveness.LEFT]
 
 
 class LiveWorker(NamedTuple):
-    """A worker. Every text is safe to show; moments are seconds of the epoch; None is not known."""
+    """A worker. Every text is safe to show, but for its key; moments are seconds of the epoch.
+
+    None is what is not known.
+    """
 
     name: str
+    #: The name itself. Two may be shown alike: what is done to a worker is done by its key.
+    key: str
     #: ``ALIVE``, ``SUSPECT``, ``LOST`` or ``LEFT``.
     liveness: str
     reason: str
@@ -51,13 +56,14 @@ def live_workers(state: State, presences: Mapping[str, Presence] | None = None) 
     """
     workers: list[Worker] = state.freeze_while(list, state.workers.values())
     rows = [_row(worker, (presences or {}).get(worker.hostname)) for worker in workers]
-    return sorted(rows, key=lambda row: (_ORDER.index(Liveness(row.liveness)), row.name))
+    return sorted(rows, key=lambda row: (_ORDER.index(Liveness(row.liveness)), row.name, row.key))
 
 
 def _row(worker: Worker, presence: Presence | None) -> LiveWorker:
     liveness, reason, since_at = presence or _judged(worker)
     return LiveWorker(
         name=visible(worker.hostname, _NAME_CHARS),
+        key=worker.hostname,
         liveness=liveness.value,
         reason=visible(reason),
         since_at=since_at,
