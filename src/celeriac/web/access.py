@@ -40,8 +40,13 @@ _MOST_LOGINS: Final = 1000
 #: Wrong guesses within a minute at one account from one address, before who is there has to wait: a person
 #: makes a few.
 _MOST_GUESSES: Final = 10
-#: And from all sides at all accounts: what they cost is a quarter of a processor.
+#: And from one address at all accounts.
+_MOST_OF_ADDRESS: Final = 40
+#: And from all sides at all accounts, which costs a quarter of a processor. Who did not guess wrong within
+#: that minute is let in all the same, or a stranger could keep everybody out.
 _MOST_OF_ALL: Final = 400
+#: That are remembered.
+_MOST_REMEMBERED: Final = 10_000
 _GUESS_SECONDS: Final = 60.0
 MAX_SECRET_BYTES: Final = 1024
 #: Of a name that is remembered.
@@ -153,7 +158,7 @@ class Access:
         #: Until when somebody is let in, by the hash of what his browser or program shows.
         self._logins: OrderedDict[bytes, tuple[User, float]] = OrderedDict()
         #: When somebody guessed, by address and account, the oldest first.
-        self._guesses: deque[tuple[float, str, str]] = deque()
+        self._guesses: deque[tuple[float, str, str]] = deque(maxlen=_MOST_REMEMBERED)
 
     @property
     def is_open(self) -> bool:
@@ -193,6 +198,13 @@ class Access:
             user, until = self._logins.get(_key(shown), (None, 0.0))
         return user if self._now() < until else None
 
+    def lasts(self, shown: str | None) -> bool:
+        """Say whether who was let in with this still is: a link outlives a logout.
+
+        Whoever came with a bearer token showed nothing that could end before the link does.
+        """
+        return self.is_open or shown is None or self.by_login(shown) is not None
+
     def by_token(self, token: str, address: str = "") -> User | None:
         """Return whose token it is. Raises CallerError while too many came from there that were wrong."""
         known = self.by_login(token)
@@ -219,8 +231,12 @@ class Access:
             now = self._now()
             while self._guesses and self._guesses[0][0] <= now - _GUESS_SECONDS:
                 self._guesses.popleft()
-            of_this = sum(guess[1:] == by for guess in self._guesses)
-            if of_this >= _MOST_GUESSES or len(self._guesses) >= _MOST_OF_ALL:
+            of_address = [guess[1:] for guess in self._guesses if guess[1] == by[0]]
+            if (
+                of_address.count(by) >= _MOST_GUESSES
+                or len(of_address) >= _MOST_OF_ADDRESS
+                or (of_address and len(self._guesses) >= _MOST_OF_ALL)
+            ):
                 raise CallerError("too many wrong passwords or tokens came: wait a minute")
             # Before it is known whether it is right, or many at once would be none yet.
             guess = (now, *by)

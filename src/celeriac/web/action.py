@@ -2,7 +2,6 @@
 
 from ast import literal_eval
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from celeriac.core.task import Task
@@ -66,7 +65,7 @@ class Actions:
         state = self._board.watcher.state
         if wanted is None:
             return [task for uuid in ids if (task := state.tasks.get(uuid)) is not None]
-        found = list(islice(fitting_tasks(state, wanted), MAX_TASKS + 1))
+        found = fitting_tasks(state, wanted, most=MAX_TASKS + 1)
         if len(found) > MAX_TASKS:
             raise CallerError(f"more than {MAX_TASKS} tasks fit, which is the most of one action: narrow it")
         return found
@@ -197,5 +196,5 @@ def _read(text: str | None) -> object:
         raise CallerError("what is secret in its arguments was masked")
     try:
         return literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise CallerError("its events do not tell its arguments as such") from None

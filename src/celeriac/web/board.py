@@ -19,7 +19,7 @@ from celeriac.views.worker import LiveWorker, live_workers
 __all__ = ["Board", "Leaders", "Sight"]
 
 #: Past instants that are kept ready. One is as large as the live state, and people look at one or two.
-_MOST_PASTS: Final = 3
+_MOST_PASTS: Final = 2
 #: Who may look at the past at once; the others would keep all threads from all else.
 _MOST_WAITING: Final = 4
 #: How much of the time before an instant is replayed for it: what happened earlier is in the tables.
@@ -75,6 +75,7 @@ class Board:
         warehouse: Warehouse | None = None,
         arbiter: Callable[[], _Arbiter] | None = None,
         min_level: Level = Level.L0,
+        queues: Callable[[], dict[str, int] | None] = lambda: None,
         now: Callable[[], float] = time,
     ) -> None:
         self.watcher = watcher
@@ -82,12 +83,19 @@ class Board:
         self._warehouse = warehouse
         self._arbiter = arbiter
         self._min_level = min_level
+        #: How many tasks wait in each queue, None while that is not known; it keeps nobody waiting.
+        self.queues = queues
         self._now = now
         self._mutex = Lock()
         self._leading = Lock()
         self._asking = BoundedSemaphore(_MOST_WAITING)
         self._pasts: OrderedDict[int, Sight] = OrderedDict()
         self._leaders: tuple[float, Leaders] | None = None
+
+    @property
+    def has_past(self) -> bool:
+        """Whether the cluster can be looked at as it was."""
+        return self._replay is not None
 
     def sight(self, at: float | None = None) -> Sight:
         """Return the cluster as it is, or as it was at an instant; CallerError if that is not known."""
@@ -100,7 +108,14 @@ class Board:
             raise CallerError("at is a moment in seconds of the epoch, and not one to come")
         return self._past(int(at))
 
+    def scene(self, at: float | None = None) -> Scene:
+        """Return the tasks of a cluster alone, as they are or were: what is known of workers takes longer."""
+        return self.watcher.scene if at is None else self.sight(at).scene
+
     def _past(self, at: int) -> Sight:
+        known = self._pasts.get(at)
+        if known is not None:
+            return known
         # One at a time: a replay takes a processor for seconds, and people who drag a slider ask for many.
         if not self._asking.acquire(blocking=False):
             raise Busy("others look at the past already, and each look takes a while: try again in a minute")
@@ -115,9 +130,11 @@ class Board:
             if known is None:
                 assert self._replay is not None  # noqa: S101 - asked by sight alone
                 replay = self._replay(at - PAST_SPAN, float(at))
-                scene = Scene(replay.state)
-                state = replay.run()
-                known = Sight(scene, float(at), False, live_workers(state), list(replay.damage))
+                scene = Scene(replay.state, begun_at=float(at))
+                for events in replay.batches():
+                    scene.recall(events)
+                workers = live_workers(replay.state)
+                known = Sight(scene, float(at), False, workers, list(replay.damage))
                 if at < self._now() - _SETTLED:
                     self._pasts[at] = known
                 while len(self._pasts) > _MOST_PASTS:

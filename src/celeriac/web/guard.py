@@ -29,7 +29,8 @@ _FOR_PROGRAMS: Final = ("/api/", "/metrics")
 _HARMLESS: Final = ("/login", "/logout")
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Not "no-referrer": with that a browser says of its own forms that they come from nowhere.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -92,7 +93,7 @@ class Guard:
             )
         origin = headers.get("origin")
         is_safe = scope["type"] == "http" and scope["method"] in _SAFE
-        if origin is not None and not is_safe and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not is_safe and _site_of(origin) != host.lower():
             return PlainTextResponse("Only pages of this dashboard may ask for that.\n", 403)
         return None
 
@@ -111,7 +112,9 @@ class Guard:
         if path in _OPEN:
             return None
         if scope["type"] == "http" and scope["method"] == "GET" and not path.startswith(_FOR_PROGRAMS):
-            return RedirectResponse(f"/login?next={quote(path)}", 303)
+            query = scope["query_string"].decode("ascii", "replace")
+            target = scope["raw_path"].decode("ascii", "replace") + (f"?{query}" if query else "")
+            return RedirectResponse(f"/login?next={quote(target, safe='/')}", 303)
         return JSONResponse(
             {"detail": "say who you are: with a bearer token, or log in"},
             401,
@@ -173,6 +176,14 @@ class _Answer:
 def address_of(connection: HTTPConnection) -> str:
     """Return where somebody asks from; a proxy's address, if there is one."""
     return "" if connection.client is None else connection.client.host
+
+
+def _site_of(origin: str) -> str | None:
+    """Return the host that the page of an origin is from; None for what is no origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -123,6 +123,10 @@ def _of_ourselves(board: Board) -> Iterator[Metric]:
     for reason, count in dict(watcher.receiver.gate.refused).items():
         refused.add_metric([_label(reason)], count)
     yield refused
+    queues = GaugeMetricFamily("celeriac_queue_length", "Tasks that wait in a queue.", labels=["queue"])
+    for name, length in (board.queues() or {}).items():
+        queues.add_metric([_label(name)], length)
+    yield queues
     leaders = GaugeMetricFamily(
         "celeriac_leader_token", "The token of who leads, by what is led.", labels=["name", "leader"]
     )

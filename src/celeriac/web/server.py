@@ -4,13 +4,18 @@ import socket
 from collections.abc import Iterable
 from importlib.metadata import version
 from ipaddress import ip_address
+from itertools import takewhile
+from pathlib import Path
 from typing import Final
 
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.routing import Match
 
 from celeriac.errors import CallerError, CeleriacError
+from celeriac.views.text import visible
 from celeriac.web import login, metrics
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
@@ -22,6 +27,8 @@ from celeriac.web.guard import Guard
 __all__ = ["API", "check_address", "hosts_of", "make_app", "make_server"]
 
 API: Final = "/api/v1"
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+_STATIC: Final = Path(__file__).parent / "static"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 #: How long requests that are under way may take to end.
 _PATIENCE: Final = 3
@@ -59,8 +66,26 @@ def make_app(
         is_well = board.watcher.is_receiving
         return PlainTextResponse("well\n" if is_well else "no events are received\n", 200 if is_well else 503)
 
+    app.add_api_route("/api/{path:path}", _nothing, methods=[*_METHODS], include_in_schema=False)
+
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_middleware(Guard, access=access, hosts=[*hosts])
     return app
+
+
+def _nothing(request: Request) -> JSONResponse:
+    """Tell a program that there is nothing, or not so, before a page would tell it to a person."""
+    before = [*takewhile(lambda route: getattr(route, "endpoint", None) is not _nothing, request.app.routes)]
+    allowed = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in before)
+    ]
+    if allowed:
+        headers = {"Allow": ", ".join(allowed)}
+        return JSONResponse({"detail": f"that takes {' or '.join(allowed)}"}, 405, headers=headers)
+    path = visible(request.scope["path"], 200)
+    return JSONResponse({"detail": f"there is no {path}; see {API}/openapi.json"}, 404)
 
 
 def _refused(_: Request, error: Exception) -> JSONResponse:

@@ -6,12 +6,13 @@ from fastapi import APIRouter, Depends, Path
 
 from celeriac.model.clock import NO_CLOCK
 from celeriac.views.cell import number_of
-from celeriac.views.overview import Alert, Overview, overview
+from celeriac.views.overview import Overview
 from celeriac.views.text import visible
 from celeriac.views.worker import LiveWorker
 from celeriac.web.api.part import At, Problem, Unknown, board_of
 from celeriac.web.api.schema import answer, model_of
 from celeriac.web.board import Board, Leaders, Sight
+from celeriac.web.panorama import panorama
 
 __all__ = ["ClusterView", "cluster_view", "router"]
 
@@ -19,7 +20,6 @@ router = APIRouter(tags=["cluster"])
 
 _Board = Annotated[Board, Depends(board_of)]
 _FIELD_CHARS: Final = 200
-_DEAF: Final = Alert("error", "no events are received: the link to the broker is lost", "cluster")
 
 
 class GapRow(NamedTuple):
@@ -59,13 +59,7 @@ class ClusterView(NamedTuple):
 @router.get("/overview", response_model=model_of(Overview))
 def get_overview(board: _Board, at: At = None) -> Any:
     """Return a cluster in a few numbers: rates, times, tasks by state, and what needs somebody to look."""
-    sight = board.sight(at)
-    told = overview(sight.scene, as_of=sight.as_of, workers=sight.workers)
-    if sight.is_live and not board.watcher.is_receiving:
-        told = told._replace(alerts=[_DEAF, *told.alerts])
-    return answer(
-        told._replace(alerts=[*told.alerts, *(Alert("warning", each, "cluster") for each in sight.damage)])
-    )
+    return answer(panorama(board, board.sight(at)))
 
 
 @router.get("/workers", response_model=list[model_of(LiveWorker)])  # type: ignore[misc]
@@ -74,10 +68,10 @@ def workers(board: _Board, at: At = None) -> Any:
     return answer(board.sight(at).workers)
 
 
-@router.get("/workers/{name:path}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})
+@router.get("/workers/{name:name}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})
 def worker(board: _Board, name: Annotated[str, Path(max_length=500)], at: At = None) -> Any:
     """Return one worker."""
-    found = next((each for each in board.sight(at).workers if each.name == name), None)
+    found = next((each for each in board.sight(at).workers if each.key == name), None)
     if found is None:
         raise Unknown("no such worker is known")
     return answer(found)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from celeriac.errors import CallerError
+from celeriac.model.events import MAX_ID_CHARS
 from celeriac.views.task_list import TaskFilter
 from celeriac.web.action import MAX_TASKS, Actions, Done
 from celeriac.web.api.schema import answer, model_of
@@ -15,7 +16,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/control", tags=["control"])
 
-_Name = Annotated[str, Field(min_length=1, max_length=250)]
+_Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 _Names = Annotated[list[_Name], Field(max_length=MAX_TASKS)]
 _SIGNAL = r"^(SIG)?[A-Z]{2,10}$"
 

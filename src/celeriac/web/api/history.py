@@ -5,15 +5,18 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query
 
 from celeriac.history.span import By
+from celeriac.history.times import Per
 from celeriac.views.cell import foreign_value
 from celeriac.views.history import (
     ComparisonRow,
     LatencyRow,
+    PartRow,
     SessionRow,
     TableRow,
     TopRow,
     comparison_rows,
     latency_rows,
+    part_rows,
     session_rows,
     table_rows,
     top_rows,
@@ -60,6 +63,23 @@ def latency(
     )
 
 
+@router.get("/breakdown", response_model=list[model_of(PartRow)])  # type: ignore[misc]
+def breakdown(
+    board: _Board,
+    *,
+    per: Annotated[Per, Query(description="What attempts are told apart by")] = "task",
+    task: _Glob = None,
+    worker: _Glob = None,
+    queue: _Glob = None,
+    since: _Moment = None,
+    until: _Moment = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Any:
+    """Return how long the attempts of each task, worker or queue waited and ran, most attempts first."""
+    found = board.warehouse.latency_per(per, since, until, task=task, worker=worker, queue=queue, limit=limit)
+    return answer(part_rows(found))
+
+
 @router.get("/top", response_model=list[model_of(TopRow)])  # type: ignore[misc]
 def top(
     board: _Board,
@@ -94,13 +114,13 @@ def compare(
     return answer(comparison_rows(found))
 
 
-@router.get("/tasks/{uuid:path}", responses=_NONE_FOUND)
+@router.get("/tasks/{uuid:name}", responses=_NONE_FOUND)
 def task(board: _Board, uuid: _Id) -> dict[str, Any]:
     """Return all that the tables know of a task; what it was given and returned as long as the log has it."""
     return task_dict(board.warehouse.task(uuid))
 
 
-@router.get("/workflows/{uuid:path}", responses=_NONE_FOUND)
+@router.get("/workflows/{uuid:name}", responses=_NONE_FOUND)
 def workflow(board: _Board, uuid: _Id) -> Any:
     """Return the workflow of a task."""
     return foreign_value(workflow_dict(board.warehouse.workflow(uuid)))

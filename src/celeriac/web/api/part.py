@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Query, Request
 from pydantic import BaseModel
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from celeriac.errors import CeleriacError
 from celeriac.web.board import Board
@@ -21,6 +22,15 @@ At = Annotated[
 ]
 
 
+class _NameConvertor(PathConvertor):
+    """The rest of a path, whatever is in it: that of Starlette ends at a line's end."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("name", _NameConvertor())
+
+
 class Problem(BaseModel):
     """Why there is no answer, and what to do about it."""
 
@@ -31,7 +41,8 @@ class Unknown(CeleriacError):
     """There is nothing of that name."""
 
 
-def board_of(request: Request) -> Board:
+# A coroutine, though it waits for nothing: else it would be run in a thread of its own. So is task_filter.
+async def board_of(request: Request) -> Board:
     """Return what the app knows."""
     board: Board = request.app.state.board
     return board

@@ -12,8 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from celeriac.model.events import Event
 from celeriac.views.event import event_dict
 from celeriac.views.text import json_text
+from celeriac.web.access import Access
 from celeriac.web.api.part import board_of
 from celeriac.web.board import Board
+from celeriac.web.guard import COOKIE
 
 __all__ = ["router"]
 
@@ -48,10 +50,12 @@ async def events(
 
 
 async def _messages(request: Request, board: Board, glob: str, limit: int | None) -> AsyncIterator[str]:
+    access: Access = request.app.state.access
+    login = request.cookies.get(COOKIE)
     with board.watcher.listening() as listener:
         yield ": listening\n\n"
         left = limit
-        while not await request.is_disconnected():
+        while access.lasts(login) and not await request.is_disconnected():
             told, overlooked = listener.taken()
             wanted = [event for event in told if fnmatchcase(event.type, glob)]
             overlooked += len(wanted[_MOST_AT_ONCE:])

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from celeriac.views.live_workflow import live_workflow
-from celeriac.views.story import workflow_dict
+from celeriac.model.events import MAX_ID_CHARS
+from celeriac.views.live_workflow import live_workflow, live_workflow_dict
 from celeriac.views.task import TaskDetail, task_detail
 from celeriac.views.task_list import MAX_PAGE, TaskFilter, TaskPage, task_page
 from celeriac.web.api.part import At, Problem, Unknown, board_of
@@ -17,12 +17,12 @@ __all__ = ["router"]
 router = APIRouter(tags=["tasks"])
 
 _Board = Annotated[Board, Depends(board_of)]
-_Text = Annotated[str | None, Query(max_length=200)]
+_Root = Annotated[str | None, Query(max_length=MAX_ID_CHARS)]
 _Id = Annotated[str, Path(max_length=500)]
 _Moment = Annotated[float | None, Query(ge=0, lt=4_102_444_800, allow_inf_nan=False)]
 
 
-def task_filter(
+async def task_filter(
     *,
     state: Annotated[list[str], Query(max_length=30, description="Any of these states")] = [],  # noqa: B006
     name: Annotated[str | None, Query(max_length=200, description="A glob: shop.*")] = None,
@@ -33,7 +33,7 @@ def task_filter(
     ] = None,
     since: _Moment = None,
     until: _Moment = None,
-    root: _Text = None,
+    root: _Root = None,
 ) -> TaskFilter:
     """Return which tasks are asked for."""
     return TaskFilter(frozenset(state), name, worker, text, since, until, root)
@@ -50,23 +50,23 @@ def tasks(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
 ) -> Any:
     """Return tasks, heard of last first, a page at a time."""
-    state = board.sight(at).scene.state
+    state = board.scene(at).state
     return answer(task_page(state, wanted, before=before, limit=limit))
 
 
-@router.get("/tasks/{uuid:path}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
+@router.get("/tasks/{uuid:name}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
 def task(board: _Board, uuid: _Id, at: At = None) -> Any:
     """Return all that is known of a task."""
-    known = board.sight(at).scene.state.tasks.get(uuid)
+    known = board.scene(at).state.tasks.get(uuid)
     if known is None:
         raise Unknown("no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/")
     return answer(task_detail(known))
 
 
-@router.get("/workflows/{uuid:path}", responses={404: {"model": Problem}})
+@router.get("/workflows/{uuid:name}", responses={404: {"model": Problem}})
 def workflow(board: _Board, uuid: _Id, at: At = None) -> dict[str, Any]:
     """Return the workflow of a task: all that its first task brought about."""
-    story = live_workflow(board.sight(at).scene.state, uuid)
+    story = live_workflow(board.scene(at).state, uuid)
     if story is None:
         raise Unknown("no such task is in memory")
-    return workflow_dict(story)
+    return live_workflow_dict(story)

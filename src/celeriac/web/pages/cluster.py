@@ -1,0 +1,230 @@
+"""``/cluster``: logical clocks, who leads, what was said of elections, and what was not heard."""
+
+from typing import Any, Final, NamedTuple
+
+from fastapi import Request
+from nicegui import ui
+
+from celeriac.views.leader import LeaderRow
+from celeriac.views.worker import LiveWorker
+from celeriac.web.api.cluster import ClusterView, ElectionEvent, GapRow, cluster_view
+from celeriac.web.board import Leaders
+from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, iso_text, moment_text, state_class
+from celeriac.web.pages.frame import frame
+from celeriac.web.pages.part import Tile, columns, empty, section, table
+from celeriac.web.pages.visit import Visit, path_of
+from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text
+
+__all__ = ["cluster_page"]
+
+#: Seconds between two looks at who leads: the arbiter is asked each time.
+_EVERY: Final = 2.0
+#: A browser is not sent thousands each second.
+_MOST_ROWS: Final = 300
+_OF_NOW: Final = "This is known of the present alone: go back to live to see it."
+_CLOCKS: Final = columns(
+    ("name", "Worker"),
+    ("liveness", "State"),
+    ("clock", "Logical clock", "right"),
+    ("behind", "Behind the highest", "right"),
+    ("drift", "Our clock is ahead by", "right"),
+    ("seen", "Last heard"),
+)
+_LEADERS: Final = columns(
+    ("name", "What"),
+    ("leader", "Leader"),
+    ("token", "Token", "right"),
+    ("since", "Since"),
+    ("ttl", "Lease", "right"),
+    ("remaining", "Left of it", "right"),
+)
+_ELECTIONS: Final = columns(
+    ("at", "When"), ("type", "What"), ("node", "Node"), ("clock", "Clock", "right"), ("fields", "Said")
+)
+_GAPS: Final = columns(("since", "From"), ("until", "To"), ("length", "Length", "right"), ("reason", "Why"))
+_REFUSED: Final = columns(("reason", "Why"), ("count", "Messages", "right"))
+
+
+class _Told(NamedTuple):
+    view: ClusterView
+    workers: list[LiveWorker]
+    #: What could not be read of the log.
+    damage: list[str]
+
+
+@ui.page("/cluster")
+def cluster_page(request: Request, at: float | None = None) -> None:
+    """Show the cluster as a whole."""
+    with frame(request, "Cluster", at) as visit:
+        page = _ClusterPage(visit)
+
+        def load() -> _Told:
+            sight = visit.sight()
+            return _Told(cluster_view(visit.desk.board, sight), sight.workers, list(sight.damage))
+
+        visit.keep(load, page.show)
+        if visit.is_live:
+            # Of its own, since the arbiter may take long to answer.
+            visit.keep(visit.desk.board.leaders, page.show_leaders, every=_EVERY)
+
+
+class _ClusterPage:
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+        self._damage = ui.element("div").classes("alerts").props("data-damage")
+        with ui.element("div").classes("tiles"):
+            self._tiles = {
+                "receiving": Tile("events are received", mark="receiving"),
+                "losses": Tile("losses of the link", mark="losses"),
+                "gaps": Tile("gaps in the reception", mark="gaps"),
+                "refused": Tile("messages refused", mark="refused"),
+                "clock": Tile("highest logical clock", mark="clock"),
+            }
+        with section("Logical clocks"):
+            ui.label(
+                "Each worker counts what it sends and hears. One that stays far behind hears no others."
+            ).classes("faint hint")
+            self._clocks = _Rows(
+                table(_CLOCKS, label="Logical clocks", links=("name",), states=("liveness", "drift")),
+                "No worker was heard of: start one on the same broker.",
+                mark="clocks",
+            )
+        with section("Leaders"):
+            self._level = ui.label().classes("faint hint").props("data-level")
+            self._leaders = _Rows(
+                table(_LEADERS, label="Leaders"),
+                "Nobody leads anything. A program leads with app.leadership(NAME)."
+                if visit.is_live
+                else _OF_NOW,
+                mark="leaders",
+            )
+        with section("Elections"):
+            self._elections = _Rows(
+                table(_ELECTIONS, label="What was said of elections"),
+                "No election was heard of since this dashboard began." if visit.is_live else _OF_NOW,
+                mark="elections",
+            )
+        self._make_missing()
+        for rows in (self._leaders, self._elections):
+            rows.show([])
+
+    def _make_missing(self) -> None:
+        with section("Gaps in the reception"):
+            self._gaps = _Rows(
+                table(_GAPS, label="Gaps in the reception"),
+                "Nothing is missing: no gap is known.",
+                mark="gaps",
+            )
+        with section("Messages refused"):
+            self._refused = _Rows(
+                table(_REFUSED, label="Messages refused, by reason"),
+                "Every message could be read.",
+                mark="refused",
+            )
+
+    def show(self, told: _Told) -> None:
+        """Show what is known of the cluster."""
+        view, tiles = told.view, self._tiles
+        self._damage.clear()
+        with self._damage:
+            for each in told.damage:
+                ui.label(each).classes("alert is-warning")
+        if self._visit.is_live:
+            tiles["receiving"].show("yes" if view.is_receiving else "no", is_bad=not view.is_receiving)
+            tiles["losses"].show(count_text(view.losses), is_bad=view.losses > 0)
+        else:
+            tiles["receiving"].show("live only")
+            tiles["losses"].show("live only")
+        refused = sum(view.refused.values())
+        tiles["gaps"].show(count_text(len(view.gaps)), is_bad=bool(view.gaps))
+        tiles["refused"].show(count_text(refused), is_bad=refused > 0)
+        tiles["clock"].show(count_text(view.clock) if told.workers else UNKNOWN)
+        listed = told.workers[:_MOST_ROWS]
+        self._clocks.show(
+            [self._clock_row(number, each, view) for number, each in enumerate(listed)],
+            more=len(told.workers) - len(listed),
+        )
+        self._gaps.show([_gap_row(number, each) for number, each in enumerate(reversed(view.gaps))])
+        self._refused.show([
+            {"id": number, "reason": reason, "count": count_text(count)}
+            for number, (reason, count) in enumerate(view.refused.items())
+        ])  # fmt: skip
+        self._elections.show(
+            [_election_row(number, each) for number, each in enumerate(reversed(view.elections))]
+        )
+
+    def show_leaders(self, told: Leaders) -> None:
+        """Show who leads what."""
+        level = "not known" if told.level is None else told.level
+        self._level.set_text(f"Level {level}, at least {told.min_level} is wanted: {told.reason}")
+        listed = told.leaders[:_MOST_ROWS]
+        self._leaders.show(
+            [_leader_row(number, each) for number, each in enumerate(listed)],
+            more=len(told.leaders) - len(listed),
+        )
+
+    def _clock_row(self, number: int, worker: LiveWorker, view: ClusterView) -> dict[str, Any]:
+        return {
+            "id": number,
+            "name": worker.name,
+            "name_to": self._visit.link(path_of("workers", worker.key)),
+            "liveness": worker.liveness,
+            "liveness_class": state_class(worker.liveness),
+            "clock": count_text(worker.clock),
+            "behind": UNKNOWN if worker.clock is None else count_text(view.clock - worker.clock),
+            "drift": drift_text(worker),
+            "drift_class": drift_class(worker),
+            "seen": ago_text(worker.seen_at, view.as_of),
+        }
+
+
+class _Rows:
+    """A table, or what is said in its place if it has no rows."""
+
+    def __init__(self, table: ui.table, none: str, *, mark: str) -> None:
+        self._table = table
+        self._more = ui.label().classes("faint")
+        self._none = empty(none, mark=mark)
+        for part in (self._more, self._none, self._table):
+            part.set_visibility(False)
+
+    def show(self, rows: list[dict[str, Any]], *, more: int = 0) -> None:
+        self._more.set_text(f"and {more} more, which are not listed")
+        self._more.set_visibility(more > 0)
+        self._none.set_visibility(not rows)
+        self._table.set_visibility(bool(rows))
+        if rows != self._table.rows:
+            self._table.rows = rows
+
+
+def _gap_row(number: int, gap: GapRow) -> dict[str, Any]:
+    return {
+        "id": number,
+        "since": moment_text(gap.since_at),
+        "until": moment_text(gap.until_at),
+        "length": duration_text(gap.until_at - gap.since_at),
+        "reason": gap.reason,
+    }
+
+
+def _election_row(number: int, event: ElectionEvent) -> dict[str, Any]:
+    return {
+        "id": number,
+        "at": moment_text(event.at),
+        "type": event.type,
+        "node": event.node,
+        "clock": count_text(event.clock),
+        "fields": ", ".join(f"{name}: {value}" for name, value in event.fields.items()),
+    }
+
+
+def _leader_row(number: int, row: LeaderRow) -> dict[str, Any]:
+    return {
+        "id": number,
+        "name": row.name,
+        "leader": row.leader,
+        "token": UNKNOWN if row.token is None else str(row.token),
+        "since": iso_text(row.since),
+        "ttl": duration_text(row.ttl),
+        "remaining": duration_text(row.remaining),
+    }

@@ -1,0 +1,101 @@
+"""Asks before something is done to the cluster, says whom it concerns, and then what came of it."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Literal
+
+from nicegui import ui
+from starlette.concurrency import run_in_threadpool
+
+from celeriac.errors import CeleriacError
+from celeriac.web.access import User
+from celeriac.web.action import Actions, Done
+from celeriac.web.pages.part import heading
+from celeriac.web.pages.visit import Visit
+
+__all__ = ["Order", "confirm"]
+
+logger = logging.getLogger(__name__)
+
+#: What is to be done: for whom, and whether it is only said whom it would concern.
+Order = Callable[[Actions, User, bool], Done]
+#: Names that are shown; of the others it is said how many there are.
+_MOST_SHOWN: Final = 12
+
+
+async def confirm(visit: Visit, title: str, order: Order, *, is_dangerous: bool = True) -> None:
+    """Say what would be done, and do it if who looks at the page says so."""
+    would = await _carried_out(visit, order, dry_run=True)
+    if would is None:
+        return
+    with ui.dialog() as dialog, ui.card().classes("dialog").props("role=document data-confirm"):
+        heading(title)
+        _tell_targets(would)
+        _tell_refused(would)
+        with ui.element("div").classes("row-gap"):
+            ui.element("div").classes("space")
+            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props(
+                "flat no-caps autofocus"
+            ).classes("quiet")
+            if would.targets or not would.refused:
+                do = ui.button("Do it", on_click=lambda: dialog.submit(True)).props("flat no-caps data-do-it")
+                do.classes("danger" if is_dangerous else "quiet")
+    is_wanted = await dialog
+    dialog.delete()
+    if is_wanted:
+        done = await _carried_out(visit, order, dry_run=False)
+        if done is not None:
+            _tell_done(done)
+
+
+async def _carried_out(visit: Visit, order: Order, *, dry_run: bool) -> Done | None:
+    try:
+        # Asked each time: who may act when a page is made may be logged out by now.
+        actions, user = visit.acting()
+        return await run_in_threadpool(order, actions, user, dry_run)
+    except CeleriacError as error:
+        _notify(str(error), kind="negative")
+    except Exception:
+        # Who asked for it has to know that it may be done in part.
+        logger.exception("An action has failed")
+        _notify("that has failed, maybe halfway; the log of the dashboard says why", kind="negative")
+    return None
+
+
+def _tell_targets(would: Done) -> None:
+    count = len(would.targets)
+    if count:
+        ui.label(f"This concerns {count}:" if count > 1 else "This concerns:").props("data-concerns")
+        _names(would.targets)
+    elif not would.refused:
+        ui.label("This concerns all workers.").props("data-concerns")
+    else:
+        ui.label("There is nothing that it could be done to.").props("data-concerns")
+
+
+def _tell_refused(would: Done) -> None:
+    if would.refused:
+        ui.label(f"Not done to {len(would.refused)}:").classes("faint")
+        _names([f"{each.uuid}: {each.reason}" for each in would.refused])
+
+
+def _names(names: list[str]) -> None:
+    with ui.element("div").classes("mono wrap"):
+        for name in names[:_MOST_SHOWN]:
+            ui.label(name)
+        if len(names) > _MOST_SHOWN:
+            ui.label(f"and {len(names) - _MOST_SHOWN} more")
+
+
+def _tell_done(done: Done) -> None:
+    said = "; ".join(f"{name}: {told}" for name, told in list(done.replies.items())[:3])
+    refused = f" Not done to {len(done.refused)}." if done.refused else ""
+    # Workers are told by a broadcast, and one that is away says nothing; a task is sent by ourselves.
+    nothing = "nothing was sent" if done.action == "retry" else "nobody answered in time"
+    is_well = bool(done.replies) and not any("'error'" in told for told in done.replies.values())
+    _notify(f"{done.action}: {said or nothing}.{refused}", kind="positive" if is_well else "warning")
+
+
+def _notify(text: str, *, kind: Literal["positive", "negative", "warning"]) -> None:
+    # Quasar shows it as text: markup in it is not read as such.
+    ui.notify(text, type=kind, html=False, multi_line=True, close_button="Close", timeout=8000)

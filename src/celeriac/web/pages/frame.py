@@ -1,0 +1,158 @@
+"""What all pages have: the way to the others, the moment that is shown, and who looks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import isfinite
+from time import time
+from typing import Final
+
+from fastapi import Request
+from nicegui import app, events, ui
+
+from celeriac.web.pages.format import moment_text
+from celeriac.web.pages.part import heading
+from celeriac.web.pages.visit import Visit, address
+
+__all__ = ["PAGES", "frame"]
+
+#: The pages that can be gone to from any other, by their paths; by the key of its number too.
+PAGES: Final = {
+    "/": "Overview",
+    "/tasks": "Tasks",
+    "/workers": "Workers",
+    "/cluster": "Cluster",
+    "/history": "History",
+}
+#: How far back the slider reaches, in seconds.
+_SPANS: Final = {3600: "1 hour", 6 * 3600: "6 hours", 86400: "1 day", 7 * 86400: "7 days"}
+#: Places of the slider.
+_PLACES: Final = 240
+#: Seconds that it has to rest before its moment is gone to.
+_REST: Final = 0.7
+_STYLE: Final = '<link rel="stylesheet" href="/static/celeriac.css">'
+_SCRIPT: Final = '<script src="/static/celeriac.js" defer></script>'
+
+
+@contextmanager
+def frame(request: Request, title: str, at: float | None = None) -> Iterator[Visit]:
+    """Have a page of a title; what is made within is its content."""
+    visit = Visit(app.state.desk, request, at)
+    ui.page_title(f"{title} - Celeriac")
+    ui.add_head_html(_STYLE + _SCRIPT)
+    _head(visit)
+    with ui.element("div").classes("page") as content:
+        heading(title, 1)
+        visit.notice = ui.label().classes("notice").props("role=alert")
+        visit.notice.set_visibility(False)
+        yield visit
+    ui.skip_link("Skip to the content", target=content)
+
+
+def _head(visit: Visit) -> None:
+    with ui.header(elevated=False).classes("head"):
+        with ui.element("div").classes("head-row"):
+            ui.link("Celeriac", visit.link("/")).classes("brand")
+            with ui.element("nav").props('aria-label="Pages"').classes("pages"):
+                for path, name in PAGES.items():
+                    link = ui.link(name, visit.link(path)).classes("page-link")
+                    if visit.path == path or (path != "/" and visit.path.startswith(f"{path}/")):
+                        link.props("aria-current=page")
+            ui.element("div").classes("space")
+            _keys_button()
+            _theme_button()
+            _account(visit)
+        _time_bar(visit)
+
+
+def _keys_button() -> None:
+    # The script knows which of the two texts holds, and the style sheet shows that one.
+    with ui.button().props("flat dense no-caps data-keys").classes("quiet keys"):
+        ui.label("Keys: on").classes("keys-on")
+        ui.label("Keys: off").classes("keys-off")
+        ui.tooltip("1 to 5 go to the pages, / to the search")
+
+
+def _theme_button() -> None:
+    # The script keeps what was chosen in the browser: it is nobody else's.
+    ui.button(icon="contrast").props('flat round dense aria-label="Light or dark" data-theme').classes(
+        "quiet"
+    )
+
+
+def _account(visit: Visit) -> None:
+    if visit.desk.access.is_open:
+        return
+    with ui.element("form").props("method=post action=/logout").classes("account"):
+        ui.label(f"{visit.user.name} ({visit.user.role.value})").classes("who")
+        ui.button("Log out").props("flat dense no-caps type=submit").classes("quiet")
+
+
+def _time_bar(visit: Visit) -> None:
+    """Make the bar that says which moment is shown, with a slider to go to another."""
+    with (
+        ui.element("div")
+        .classes("time-bar" + ("" if visit.is_live else " is-past"))
+        .props('role=group aria-label="Moment that is shown"')
+    ):
+        if visit.is_live:
+            ui.label("Live").classes("live-mark").props("data-live")
+        else:
+            visit.to_live = ui.link("Back to live", _to(visit, None)).classes("to-live")
+            ui.label(f"As of {moment_text(visit.at)}").classes("as-of").props("data-as-of")
+        if not visit.desk.board.has_past:
+            ui.label("No log is kept, so there is no past to look at: start it with --log, or celeriac up.")
+            return
+        _slider(visit, time())
+
+
+def _slider(visit: Visit, now: float) -> None:
+    # An address may say any number, also one that is none.
+    ago = 0.0 if visit.at is None or not isfinite(visit.at) else max(0.0, now - visit.at)
+    span = next((each for each in _SPANS if ago <= each), max(_SPANS))
+    chosen = {"span": span}
+    place = max(0, _PLACES - round(ago / span * _PLACES))
+
+    waiting: list[ui.timer] = []
+
+    def moment() -> float | None:
+        # A page may have been open for hours, and its right end is still now.
+        end = time() if visit.is_live else now
+        return None if slider.value >= _PLACES else end - (_PLACES - slider.value) / _PLACES * chosen["span"]
+
+    def moved() -> None:
+        # By keys it is moved a step at a time, and each would be a page.
+        for timer in waiting:
+            timer.cancel()
+        waiting[:] = [ui.timer(_REST, lambda: ui.navigate.to(_to(visit, moment())), once=True)]
+
+    def slid() -> None:
+        at = moment()
+        label.set_text("now" if at is None else moment_text(at))
+
+    def widened(event: events.ValueChangeEventArguments[int]) -> None:
+        chosen["span"] = event.value
+        slid()
+
+    slider = ui.slider(min=0, max=_PLACES, value=place, on_change=slid).classes("time-slider")
+    slider.props('aria-label="Moment that is shown" data-slider').on("change", moved)
+    label = ui.label("now" if visit.is_live else moment_text(visit.at)).classes("slid")
+    ui.select(_SPANS, value=span, on_change=widened).props(
+        'dense borderless options-dense aria-label="How far back the slider reaches"'
+    ).classes("span")
+    exact = ui.input().props('dense borderless type=datetime-local step=1 aria-label="Exact moment, in UTC"')
+    exact.classes("exact")
+
+    def go() -> None:
+        try:
+            told = datetime.fromisoformat(str(exact.value)).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            return
+        ui.navigate.to(_to(visit, told))
+
+    ui.button("Go", on_click=go).props("flat dense no-caps").classes("quiet")
+
+
+def _to(visit: Visit, at: float | None) -> str:
+    """Return the address of the page that is shown, as of another moment."""
+    return address(visit.path, at, **visit.query)

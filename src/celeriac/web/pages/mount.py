@@ -1,0 +1,88 @@
+"""Puts the pages before the API. NiceGUI has one app for each process, and so has the dashboard."""
+
+from typing import Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from nicegui import Client, ui
+from nicegui import app as pages
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from celeriac.web.access import Access
+from celeriac.web.action import Actions
+from celeriac.web.board import Board
+from celeriac.web.pages import cluster, history, overview, task, tasks, worker, workers, workflow
+from celeriac.web.pages.frame import frame
+from celeriac.web.pages.part import empty
+from celeriac.web.pages.visit import Desk
+
+__all__ = ["add_pages"]
+
+#: All of them: a page is there once its module is loaded.
+PAGES: Final = (overview, tasks, workers, worker, cluster, history, task, workflow)
+#: What is shown beside the name of a page in a browser: a root.
+_ICON: Final = (
+    '<svg viewBox="0 0 32 32" xmlns="http://www.w3.org/2000/svg">'
+    '<circle cx="16" cy="18" r="10" fill="#2f9e44"/>'
+    '<path d="M16 9c-1-4-4-6-7-7m7 7c1-4 4-6 7-7m-7 7V2" stroke="#2f9e44" stroke-width="2" fill="none"/>'
+    "</svg>"
+)
+
+
+class _CompressedAssets(GZipMiddleware):
+    """Compresses scripts and styles, which are megabytes; pages not, since the guard reads and marks them."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_asset = scope["type"] == "http" and scope["path"].startswith("/_nicegui/")
+        await (super().__call__ if is_asset else self.app)(scope, receive, send)
+
+
+@pages.exception_handler(404)
+async def _missing(request: Request, _: Exception) -> Response:
+    if "text/html" not in request.headers.get("accept", ""):
+        # A page costs far more than this, and browsers ask for icons and maps by themselves.
+        return PlainTextResponse("There is no such page.\n", 404)
+    text = "The address may have been cut. What there is can be reached from the links above."
+    return _instead(request, 404, "There is no such page", text)
+
+
+@pages.exception_handler(RequestValidationError)
+async def _unreadable(request: Request, error: RequestValidationError) -> Response:
+    parts = sorted({str(each["loc"][-1]) for each in error.errors()})
+    text = f"What the address says of {' and '.join(parts)} is not understood."
+    if "text/html" not in request.headers.get("accept", ""):
+        return PlainTextResponse(f"{text}\n", 422)
+    return _instead(request, 422, "The address cannot be read", text)
+
+
+def _instead(request: Request, status: int, title: str, text: str) -> Response:
+    """Return a page that says why the one that was asked for is not shown."""
+    with Client(ui.page(""), request=request) as client, frame(request, title) as visit:
+        empty(text)
+        ui.link("To the overview", visit.link("/"))
+    return client.build_response(request, status)
+
+
+def add_pages(app: FastAPI, board: Board, access: Access, actions: Actions | None) -> None:
+    """Serve the pages with the API, from the same guard."""
+    pages.state.desk = Desk(board, access, actions)
+    # The guard lets nobody post without leave to act, and a page needs no other way than this.
+    pages.config.socket_io_js_transports = ["websocket"]
+    # Its bar says that something is loaded, which here is the case all the time.
+    pages.config.quasar_config["loadingBar"]["skipHijack"] = True
+    ui.run_with(
+        app,
+        title="Celeriac",
+        favicon=_ICON,
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        # A laptop that was closed for a while takes up its page where it was.
+        reconnect_timeout=30.0,
+        message_history_length=100,
+        gzip_middleware_factory=_CompressedAssets,
+        show_welcome_message=False,
+    )

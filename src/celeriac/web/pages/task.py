@@ -1,0 +1,276 @@
+"""``/tasks/<id>``: all that is known of one task."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi import Request
+from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
+
+from celeriac.model.answer import TaskStory
+from celeriac.views.cell import number_of
+from celeriac.views.story import attempt_rows, task_lines
+from celeriac.views.task import AttemptRow, Relative, TaskDetail, TaskEventRow, task_detail
+from celeriac.views.text import visible, visible_lines
+from celeriac.web.pages.format import UNKNOWN, clock_text, count_text, duration_text, moment_text, state_class
+from celeriac.web.pages.frame import frame
+from celeriac.web.pages.from_tables import FromTables, Told
+from celeriac.web.pages.part import badge, columns, empty, section, table
+from celeriac.web.pages.task_action import action_buttons, action_hint
+from celeriac.web.pages.visit import Visit, name_of, path_of
+
+__all__ = ["task_page"]
+
+_CHARS: Final = 120
+_LINE_CHARS: Final = 500
+_EVENT_COLUMNS: Final = columns(
+    ("clock", "Clock", "right"),
+    ("at", "Time (UTC)"),
+    ("type", "Event"),
+    ("node", "Node"),
+    ("detail", "What it says"),
+)
+_ATTEMPT_COLUMNS: Final = columns(
+    ("number", "Attempt", "right"),
+    ("worker", "Worker"),
+    ("received", "Received (UTC)"),
+    ("started", "Started"),
+    ("ended", "Ended"),
+    ("wait", "Wait", "right"),
+    ("run", "Run", "right"),
+    ("outcome", "Outcome"),
+)
+_RELATIVE_COLUMNS: Final = columns(("kin", "Is"), ("state", "State"), ("name", "Name"), ("id", "Id"))
+
+#: What is known of a task: from memory, or from the tables.
+_Seen = TaskDetail | Told[TaskStory]
+#: A name of ours, what is known under it, and where it leads.
+_Fact = tuple[str, str | None, str | None]
+
+
+@ui.page("/tasks/{uuid:path}")
+def task_page(request: Request, uuid: str, at: float | None = None) -> None:
+    """Show a task."""
+    uuid = name_of(uuid)
+    with frame(request, "Task", at) as visit:
+        page = _TaskPage(visit, uuid)
+        refresh = visit.keep(page.load, page.show)
+        with page.actions:
+            if visit.may_act:
+                action_buttons(visit, lambda: [uuid], refresh)
+            else:
+                action_hint(visit)
+
+
+class _TaskPage:
+    def __init__(self, visit: Visit, uuid: str) -> None:
+        self._visit = visit
+        self._uuid = uuid
+        self._tables: FromTables[TaskStory] = FromTables(visit, lambda warehouse: warehouse.task(uuid))
+        self._seen: _Seen | None = None
+        with ui.element("div").classes("row-gap title-row"):
+            self._title = ui.element("div").classes("row-gap title")
+            ui.element("div").classes("space")
+            self.actions = ui.element("div").classes("row-gap")
+        self._body = ui.element("div")
+
+    def load(self) -> _Seen:
+        """Look it up; in a thread."""
+        known = self._visit.sight().scene.state.tasks.get(self._uuid)
+        return self._tables.look() if known is None else task_detail(known)
+
+    def show(self, seen: _Seen) -> None:
+        """Show it, if it is not shown as it is already: somebody may be reading, or copying."""
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self._title.clear()
+        self._body.clear()
+        with self._body:
+            if isinstance(seen, TaskDetail):
+                self._show_detail(seen)
+            elif seen.story is not None:
+                self._show_story(seen.story)
+            else:
+                self._show_nothing(seen.reason)
+
+    def _show_title(self, name: str, state: str | None) -> None:
+        with self._title:
+            if state is not None:
+                badge(state).props("data-state")
+            ui.label(name).classes("task-name wrap").props("data-name")
+
+    # -- from memory
+
+    def _show_detail(self, told: TaskDetail) -> None:
+        self._show_title(told.task.name or "(its name is not known)", told.task.state)
+        if told.is_conflict:
+            ui.label("It both succeeded and failed, or succeeded twice: see its events.").classes("notice")
+        with ui.element("div").classes("panels"):
+            with section("What is known"):
+                self._show_facts(self._facts(told))
+            with section("What it was given, and what came of it"):
+                _texts(
+                    {
+                        "Arguments": told.args,
+                        "Keyword arguments": told.kwargs,
+                        "Result": told.result,
+                        "Exception": told.exception,
+                        "Traceback": "\n".join(told.traceback),
+                    }
+                )
+            with section("Its events, a cause before its effect", wide=True):
+                made = table(_EVENT_COLUMNS, label="Events", key="key").props("data-events")
+                made.rows = [_event_row(number, each) for number, each in enumerate(told.events)]
+            with section("Attempts", wide=True):
+                self._show_attempts(told.attempts)
+            with section("Tasks that it was sent by, and that it sent", wide=True):
+                self._show_relatives(told)
+
+    def _facts(self, told: TaskDetail) -> list[_Fact]:
+        task, link = told.task, self._visit.link
+        times = f"{count_text(told.deliveries)} received, {count_text(told.executions)} started"
+        parent = told.parent
+        return [
+            ("Id", task.uuid, None),
+            ("Phase", told.phase, None),
+            ("Worker", task.worker, task.worker_key and link(path_of("workers", task.worker_key))),
+            ("Queue", task.queue, None),
+            ("Client", told.client, None),
+            ("Sent", moment_text(task.sent_at), None),
+            ("Received", moment_text(task.received_at), None),
+            ("Started", moment_text(task.started_at), None),
+            ("In its state since", moment_text(task.state_at), None),
+            ("Run time", duration_text(task.runtime), None),
+            ("Attempts", f"{count_text(task.attempts)}: {times}", None),
+            ("Not before", told.eta, None),
+            ("Expires", told.expires, None),
+            ("Workflow", told.root_id or task.uuid, link(path_of("workflows", told.root_key or task.key))),
+            ("Sent by", parent and parent.uuid, parent and link(path_of("tasks", parent.key))),
+        ]
+
+    def _show_attempts(self, attempts: Sequence[AttemptRow]) -> None:
+        if not attempts:
+            empty("No worker has received it yet, or said so.", mark="attempts")
+            return
+        made = table(_ATTEMPT_COLUMNS, label="Attempts", key="key", links=("worker",)).props("data-attempts")
+        made.rows = [
+            {
+                "key": number,
+                "number": each.number + 1,
+                "worker": each.worker,
+                "worker_to": self._visit.link(path_of("workers", each.worker_key)),
+                "received": clock_text(each.received_at),
+                "started": clock_text(each.started_at),
+                "ended": clock_text(each.ended_at),
+                "wait": duration_text(each.wait),
+                "run": duration_text(each.run),
+                "outcome": each.outcome or UNKNOWN,
+            }
+            for number, each in enumerate(attempts)
+        ]
+
+    def _show_relatives(self, told: TaskDetail) -> None:
+        kin = [("child", each) for each in told.children]
+        if told.parent is not None:
+            kin.insert(0, ("parent", told.parent))
+        if not kin:
+            empty("None is known.", mark="relatives")
+            return
+        made = table(_RELATIVE_COLUMNS, label="Relatives", key="key", links=("id",), states=("state",))
+        made.props("data-relatives")
+        made.rows = [self._relative_row(number, *each) for number, each in enumerate(kin)]
+
+    def _relative_row(self, number: int, kin: str, told: Relative) -> dict[str, object]:
+        return {
+            "key": number,
+            "kin": kin,
+            "id": told.uuid,
+            "id_to": self._visit.link(path_of("tasks", told.key)),
+            "name": told.name or UNKNOWN,
+            "state": told.state or "not in memory",
+            "state_class": state_class(told.state),
+        }
+
+    # -- from the tables
+
+    def _show_story(self, story: TaskStory) -> None:
+        told = story.task
+        self._show_title(
+            visible(told["name"] or "(its name is not known)", _CHARS), visible(told["state"], 40)
+        )
+        with ui.element("div").classes("faint title-row"):
+            ui.label("It is not in memory any more: this is what the tables know.").props("data-from-tables")
+            for note in story.notes:
+                ui.label(visible(note, _LINE_CHARS))
+        with ui.element("div").classes("panels"):
+            with section("What is known"):
+                facts: list[_Fact] = [
+                    (name.capitalize(), text, None) for name, text in task_lines(story._replace(payload={}))
+                ]
+                root = str(told["root_id"] or told["uuid"])
+                to = self._visit.link(path_of("workflows", root))
+                self._show_facts([*facts, ("Workflow", visible(root, _CHARS), to)])
+            with section("What it was given, and what came of it"):
+                _texts(
+                    {
+                        name.capitalize(): "\n".join(visible_lines(text, _LINE_CHARS))
+                        for name, text in story.payload.items()
+                    }
+                )
+            with section("Attempts", wide=True):
+                _show_rows(*attempt_rows(story))
+
+    def _show_nothing(self, reason: str) -> None:
+        self._show_title(visible(self._uuid, _CHARS), None)
+        empty(f"No such task is in memory. {reason}", mark="task")
+        ui.link("All tasks that are", self._visit.link("/tasks"))
+
+    def _show_facts(self, facts: Sequence[_Fact]) -> None:
+        with ui.element("dl").classes("facts"):
+            for name, text, to in facts:
+                if text in (None, "", UNKNOWN):
+                    continue
+                TextElement(tag="dt", text=name).classes("fact-name")
+                with ui.element("dd").classes("fact-value"):
+                    if to:
+                        ui.link(text or "", to)
+                    else:
+                        ui.label(text or "")
+
+
+def _show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Show the attempts as the tables have them; ``heads`` are names of ours."""
+    made = table(columns(*((name, name.capitalize()) for name in heads)), label="Attempts", key="key")
+    told = [
+        {"key": number, **{name: _cell(name, value) for name, value in zip(heads, row, strict=True)}}
+        for number, row in enumerate(rows)
+    ]
+    made.props("data-attempts").rows = told
+
+
+def _cell(name: str, value: object) -> object:
+    if value is None:
+        return UNKNOWN
+    return duration_text(number_of(value)) if name in ("wait", "run") and isinstance(value, float) else value
+
+
+def _texts(texts: dict[str, str | None]) -> None:
+    """Show texts of some length, each under a name of ours."""
+    known = {name: text for name, text in texts.items() if text}
+    if not known:
+        empty("Its events told nothing of it.", mark="texts")
+    for name, text in known.items():
+        TextElement(tag="h3", text=name).classes("heading-3")
+        ui.label(text).classes("mono wrap text-block")
+
+
+def _event_row(number: int, told: TaskEventRow) -> dict[str, object]:
+    return {
+        "key": number,
+        "clock": UNKNOWN if told.clock is None else count_text(told.clock),
+        "at": clock_text(told.at),
+        "type": told.type,
+        "node": f"{told.node} ({told.pid})" if told.pid else told.node,
+        "detail": told.detail,
+    }

@@ -1,0 +1,164 @@
+"""``/workers/NAME``: one worker, its tasks, and what can be done to it."""
+
+from glob import escape
+from typing import Any, Final, NamedTuple
+
+from fastapi import Request
+from nicegui import ui
+
+from celeriac.model.states import RECEIVED, STARTED
+from celeriac.views.task_list import ListedTask, TaskFilter, task_page
+from celeriac.views.text import visible
+from celeriac.views.worker import LiveWorker
+from celeriac.web.board import Sight
+from celeriac.web.pages.fact import Facts
+from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text, state_class
+from celeriac.web.pages.frame import frame
+from celeriac.web.pages.part import columns, empty, section, table
+from celeriac.web.pages.visit import Visit, name_of, path_of
+from celeriac.web.pages.worker_control import WorkerControls
+from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text, load_text
+
+__all__ = ["worker_page"]
+
+#: Every look goes over all tasks in memory.
+_EVERY: Final = 2.0
+_MOST_ACTIVE: Final = 100
+_MOST_RECENT: Final = 20
+_FACTS: Final = {
+    "liveness": "State",
+    "reason": "Why",
+    "since": "Since",
+    "seen": "Last heard",
+    "heartbeat": "Heartbeat, each",
+    "load": "Load of 1, 5, 15 minutes",
+    "active": "Active tasks",
+    "processed": "Tasks begun since its start",
+    "clock": "Logical clock",
+    "drift": "Our clock is ahead of its by",
+    "pid": "Process",
+    "software": "Software",
+}
+_COLUMNS: Final = columns(
+    ("name", "Task"),
+    ("state", "State"),
+    ("since", "Since"),
+    ("runtime", "Ran", "right"),
+    ("args", "Arguments"),
+    ("uuid", "Id"),
+)
+
+
+class _Told(NamedTuple):
+    """A worker and its tasks."""
+
+    worker: LiveWorker | None
+    active: list[ListedTask]
+    recent: list[ListedTask]
+    as_of: float
+
+
+@ui.page("/workers/{name:path}")
+def worker_page(request: Request, name: str, at: float | None = None) -> None:
+    """Show one worker."""
+    name = name_of(name)
+    with frame(request, f"Worker {visible(name, 120)}", at) as visit:
+        page = _WorkerPage(visit, name)
+        visit.keep(lambda: _told(visit.sight(), name), page.show, every=_EVERY)
+
+
+def _told(sight: Sight, name: str) -> _Told:
+    # By the name itself: a hostile one may be shown just like another.
+    worker = next((each for each in sight.workers if each.key == name), None)
+    state = sight.scene.state
+    if worker is None:
+        return _Told(None, [], [], sight.as_of)
+    of_it = TaskFilter(worker=escape(name))
+    active = task_page(state, of_it._replace(states=frozenset({STARTED, RECEIVED})), limit=_MOST_ACTIVE)
+    recent = task_page(state, of_it, limit=_MOST_RECENT)
+    return _Told(worker, active.tasks, recent.tasks, sight.as_of)
+
+
+class _WorkerPage:
+    def __init__(self, visit: Visit, name: str) -> None:
+        self._visit = visit
+        self._none = empty(
+            "No worker of this name was heard of: it may have left before this dashboard began, or be on "
+            "another broker.",
+            mark="worker",
+        )
+        self._none.set_visibility(False)
+        with ui.element("div") as self._known:
+            with ui.element("div").classes("panels"):
+                with section("What is known of it"):
+                    self._facts = Facts(_FACTS)
+                with section("Actions"):
+                    WorkerControls(visit, name)
+            ui.element("div").classes("space-below")
+            with section("Tasks that it has now"):
+                self._active = _TaskTable(visit, "Tasks that it has now", "It has no task now.")
+            with section("Tasks heard of last"):
+                self._recent = _TaskTable(
+                    visit,
+                    "Tasks heard of last",
+                    "No task of it was heard of. Workers tell of their tasks when events are on: celery "
+                    "worker -E, or celeriac control enable_events.",
+                )
+        self._known.set_visibility(False)
+
+    def show(self, told: _Told) -> None:
+        """Show the worker as it is."""
+        self._none.set_visibility(told.worker is None)
+        self._known.set_visibility(told.worker is not None)
+        if told.worker is None:
+            return
+        self._show_facts(told.worker, told.as_of)
+        self._active.show(told.active)
+        self._recent.show(told.recent)
+
+    def _show_facts(self, worker: LiveWorker, as_of: float) -> None:
+        texts = {
+            "reason": worker.reason,
+            "since": moment_text(worker.since_at),
+            "seen": f"{ago_text(worker.seen_at, as_of)} ({moment_text(worker.seen_at)})",
+            "heartbeat": duration_text(worker.heartbeat),
+            "load": load_text(worker.load),
+            "active": count_text(worker.active),
+            "processed": count_text(worker.processed),
+            "clock": count_text(worker.clock),
+            "pid": UNKNOWN if worker.pid is None else str(worker.pid),
+            "software": worker.software or UNKNOWN,
+        }
+        for mark, text in texts.items():
+            self._facts.show(mark, text)
+        self._facts.show("liveness", worker.liveness, kind=state_class(worker.liveness))
+        self._facts.show("drift", drift_text(worker), kind=drift_class(worker))
+
+
+class _TaskTable:
+    """Tasks of a worker, each with the way to it; or that there are none."""
+
+    def __init__(self, visit: Visit, label: str, none: str) -> None:
+        self._visit = visit
+        self._table = table(_COLUMNS, label=label, links=("name",), states=("state",))
+        self._none = empty(none, mark="its-tasks")
+
+    def show(self, tasks: list[ListedTask]) -> None:
+        self._none.set_visibility(not tasks)
+        self._table.set_visibility(bool(tasks))
+        rows = [self._row(number, each) for number, each in enumerate(tasks)]
+        if rows != self._table.rows:
+            self._table.rows = rows
+
+    def _row(self, number: int, task: ListedTask) -> dict[str, Any]:
+        return {
+            "id": number,
+            "name": task.name or "(unknown)",
+            "name_to": self._visit.link(path_of("tasks", task.key)),
+            "state": task.state,
+            "state_class": state_class(task.state),
+            "since": moment_text(task.state_at),
+            "runtime": duration_text(task.runtime),
+            "args": f"{task.args or ''} {task.kwargs or ''}".strip(),
+            "uuid": task.uuid,
+        }

@@ -1,0 +1,139 @@
+"""What can be done to one worker, by people who may: each is told first, and done when it is confirmed."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from nicegui import ui
+from nicegui.elements.mixins.validation_element import ValidationElement
+
+from celeriac.views.text import visible
+from celeriac.web.access import User
+from celeriac.web.action import Actions, Done
+from celeriac.web.pages.confirm import confirm
+from celeriac.web.pages.part import heading
+from celeriac.web.pages.visit import Visit
+
+__all__ = ["WorkerControls"]
+
+#: As the API has them.
+_MOST: Final = 1000
+_MOST_CHARS: Final = 250
+_COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
+_RATE: Final = re.compile(r"\d{1,9}(/[smh])?", re.ASCII)
+
+
+class WorkerControls:
+    """Fields and buttons, where who looks may act; else why there are none."""
+
+    def __init__(self, visit: Visit, worker: str) -> None:
+        self._visit = visit
+        self._worker = worker
+        if not visit.may_act:
+            ui.label(_why_not(visit)).classes("empty").props("data-no-actions")
+            return
+        with ui.element("div").classes("controls").props("data-controls"):
+            self._make_pool()
+            self._make_queue()
+            self._make_rate()
+            self._make_shutdown()
+            ui.label(
+                "A worker of Celeriac obeys those commands that its control_allow, or --allow, names."
+            ).classes("faint hint space-above")
+
+    # -- what is there
+
+    def _make_pool(self) -> None:
+        heading("Size of its pool", 3)
+        with ui.element("div").classes("control-row"):
+            # Not one of NiceGUI's for numbers: that sets right by itself what is out of bounds.
+            self._n = ui.input("By how many", value="1")
+            self._n.props(f'dense outlined type=number min=1 max={_MOST} step=1 aria-label="By how many"')
+            _button("Grow", lambda: self._resize("pool-grow", "Have more processes or threads"))
+            _button("Shrink", lambda: self._resize("pool-shrink", "Have fewer processes or threads"))
+
+    def _make_queue(self) -> None:
+        heading("Queues that it takes tasks from", 3)
+        with ui.element("div").classes("control-row"):
+            self._queue = _field("Queue")
+            _button("Add", lambda: self._consume("add-consumer", "Take tasks from a queue"))
+            _button("Remove", lambda: self._consume("cancel-consumer", "Take no more tasks from a queue"))
+
+    def _make_rate(self) -> None:
+        heading("How often tasks of a name begin: 10/s, 100/m, 0 for no limit", 3)
+        with ui.element("div").classes("control-row"):
+            self._task = _field("Name of the task")
+            self._rate = _field("Rate")
+            _button("Limit", self._limit)
+
+    def _make_shutdown(self) -> None:
+        heading("The worker itself", 3)
+        with ui.element("div").classes("control-row"):
+            _button("Shut it down", self._shut_down, is_dangerous=True)
+
+    # -- what it does
+
+    async def _resize(self, action: str, title: str) -> None:
+        told = str("" if self._n.value is None else self._n.value)
+        is_count = _COUNT.fullmatch(told) is not None and 1 <= int(told) <= _MOST
+        if _checked(self._n, is_count, f"A whole number from 1 to {_MOST}"):
+            await self._confirmed(f"{title}: {int(told)}", action, {"n": int(told)})
+
+    async def _consume(self, action: str, title: str) -> None:
+        queue = _text(self._queue)
+        if _checked(self._queue, _is_name(queue), f"The name of a queue, of up to {_MOST_CHARS} characters"):
+            await self._confirmed(f"{title}: {visible(queue, 80)}", action, {"queue": queue})
+
+    async def _limit(self) -> None:
+        task, rate = _text(self._task), _text(self._rate)
+        is_named = _checked(
+            self._task, _is_name(task), f"The name of a task, of up to {_MOST_CHARS} characters"
+        )
+        is_rate = _RATE.fullmatch(rate) is not None
+        is_rated = _checked(self._rate, is_rate, "A number, of a second, minute or hour: 10/s, 100/m, 0")
+        if is_named and is_rated:
+            title = f"Begin {visible(task, 80)} at most so often: {rate}"
+            await self._confirmed(title, "rate-limit", {"task_name": task, "rate_limit": rate})
+
+    async def _shut_down(self) -> None:
+        await self._confirmed("Shut it down once it has done what it is doing", "shutdown", {})
+
+    async def _confirmed(self, title: str, action: str, arguments: dict[str, Any]) -> None:
+        names = [self._worker]
+
+        def order(actions: Actions, user: User, dry_run: bool) -> Done:
+            return actions.on_workers(user, action, names, arguments, dry_run=dry_run)
+
+        is_dangerous = action in ("shutdown", "pool-shrink", "cancel-consumer")
+        await confirm(self._visit, title, order, is_dangerous=is_dangerous)
+
+
+def _why_not(visit: Visit) -> str:
+    if not visit.is_live:
+        return "Nobody can change the past: go back to live to act."
+    if visit.desk.actions is None:
+        return "Actions are off: start it with --allow-control."
+    return "You may look, and not act: that takes another role."
+
+
+def _field(label: str) -> ui.input:
+    return ui.input(label).props(f'dense outlined maxlength={_MOST_CHARS} aria-label="{label}"')
+
+
+def _button(text: str, act: Callable[[], Any], *, is_dangerous: bool = False) -> None:
+    made = ui.button(text, on_click=act, color=None).props("outline no-caps")
+    made.classes("danger" if is_dangerous else "quiet")
+
+
+def _text(field: ui.input) -> str:
+    return (field.value or "").strip()
+
+
+def _is_name(text: str) -> bool:
+    return 1 <= len(text) <= _MOST_CHARS
+
+
+def _checked(field: ValidationElement[Any], is_right: bool, wanted: str) -> bool:
+    """Say below a field what is wanted, unless it has that."""
+    field.error = None if is_right else wanted
+    return is_right

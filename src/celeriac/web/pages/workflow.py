@@ -1,0 +1,161 @@
+"""``/workflows/<id>``: the tasks that one task brought about, as a graph and as a table."""
+
+from typing import Final
+
+from fastapi import Request
+from nicegui import ui
+
+from celeriac.model.answer import WorkflowStory, WorkflowTask
+from celeriac.views.cell import name_text, number_of, text_of
+from celeriac.views.live_workflow import live_workflow
+from celeriac.views.text import visible
+from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text, state_class
+from celeriac.web.pages.frame import frame
+from celeriac.web.pages.from_tables import FromTables, Told
+from celeriac.web.pages.graph import WorkflowGraph
+from celeriac.web.pages.part import Tile, columns, empty, section, table
+from celeriac.web.pages.visit import Visit, name_of, path_of
+
+__all__ = ["workflow_page"]
+
+#: Seconds between two looks: a large workflow takes a while to put together.
+_EVERY: Final = 2.0
+#: The most rows of the table.
+_ROWS: Final = 1000
+_MOST_DEPTH: Final = 20
+_MOST_STATES: Final = 12
+_COLUMNS: Final = columns(
+    ("name", "Task"),
+    ("state", "State"),
+    ("worker", "Worker"),
+    ("began", "Began after", "right"),
+    ("run", "Run time", "right"),
+    ("critical", "Critical path"),
+    ("id", "Id"),
+)
+_TILES: Final = {
+    "size": "tasks",
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "open": "open",
+    "took": "from the first event to the last",
+    "critical": "run time of the critical path",
+}
+
+
+@ui.page("/workflows/{uuid:path}")
+def workflow_page(request: Request, uuid: str, at: float | None = None) -> None:
+    """Show the workflow that a task is of."""
+    uuid = name_of(uuid)
+    with frame(request, "Workflow", at) as visit:
+        page = _WorkflowPage(visit, uuid)
+        visit.keep(page.load, page.show, every=_EVERY)
+
+
+class _WorkflowPage:
+    def __init__(self, visit: Visit, uuid: str) -> None:
+        self._visit = visit
+        self._uuid = uuid
+        self._tables: FromTables[WorkflowStory] = FromTables(visit, lambda tables: tables.workflow(uuid))
+        with ui.element("div").classes("title-row"):
+            self._name = ui.label().classes("task-name wrap").props("data-name")
+            self._origin = ui.label().classes("faint").props("data-origin")
+        self._none = empty("", mark="workflow")
+        self._none.set_visibility(False)
+        with ui.element("div") as self._body:
+            with ui.element("div").classes("tiles"):
+                self._tiles = {mark: Tile(meaning, mark=mark) for mark, meaning in _TILES.items()}
+            with section("Who sent whom"):
+                self._graph = WorkflowGraph(self._go)
+                self._legend = ui.element("div").classes("row-gap").props("data-legend")
+                self._states: list[str] = []
+                self._drawn = ui.label().classes("faint").props("data-drawn")
+            with section("The same as a table"):
+                self._table = table(
+                    _COLUMNS, label="Tasks of the workflow", key="key", links=("id",), states=("state",)
+                )
+                self._listed = ui.label().classes("faint").props("data-listed")
+        self._body.set_visibility(False)
+
+    def load(self) -> Told[WorkflowStory]:
+        """Put it together; in a thread."""
+        story = live_workflow(self._visit.sight().scene.state, self._uuid)
+        return self._tables.look() if story is None else Told(story, is_in_memory=True)
+
+    def show(self, told: Told[WorkflowStory]) -> None:
+        """Show it, or why it cannot be shown."""
+        story = told.story
+        self._body.set_visibility(story is not None)
+        self._none.set_visibility(story is None)
+        if story is None:
+            self._name.set_text(visible(self._uuid, 120))
+            self._origin.set_text("")
+            self._none.set_text(f"No such task is in memory. {told.reason}")
+            return
+        self._name.set_text(f"{name_text(story.name)} {text_of(story.root_id)}")
+        self._origin.set_text(_origin(story, is_in_memory=told.is_in_memory))
+        self._show_tiles(story)
+        drawn = self._graph.show(story.tasks)
+        self._drawn.set_text(_drawn(story, drawn))
+        self._show_legend(story)
+        rows = [self._row(number, each, story.begin_at) for number, each in enumerate(story.tasks[:_ROWS])]
+        if rows != self._table.rows:
+            self._table.rows = rows
+        listed = f"These are the first {count_text(_ROWS)} of {count_text(len(story.tasks))}."
+        self._listed.set_text(listed if len(story.tasks) > _ROWS else "")
+
+    def _show_tiles(self, story: WorkflowStory) -> None:
+        more = "+" if story.is_cut and story.size == len(story.tasks) else ""
+        self._tiles["size"].show(count_text(story.size) + more)
+        self._tiles["succeeded"].show(count_text(story.succeeded) + more)
+        self._tiles["failed"].show(count_text(story.failed) + more, is_bad=story.failed > 0)
+        self._tiles["open"].show(count_text(story.open) + more)
+        self._tiles["took"].show(duration_text(story.makespan))
+        self._tiles["critical"].show(duration_text(story.critical_run))
+
+    def _show_legend(self, story: WorkflowStory) -> None:
+        states = sorted({text_of(each.state) or UNKNOWN for each in story.tasks})[:_MOST_STATES]
+        if states == self._states:
+            return
+        self._states = states
+        self._legend.clear()
+        with self._legend:
+            for state in states:
+                ui.label(f"● {state}").classes(state_class(state))
+
+    def _row(self, number: int, task: WorkflowTask, begin_at: float | None) -> dict[str, object]:
+        began = None if task.begin_at is None or begin_at is None else number_of(task.begin_at - begin_at)
+        return {
+            "key": number,
+            # A browser would leave out other spaces.
+            "name": "\u00a0" * 4 * min(task.depth, _MOST_DEPTH) + name_text(task.name),
+            "state": text_of(task.state) or UNKNOWN,
+            "state_class": state_class(task.state),
+            "worker": text_of(task.worker) or UNKNOWN,
+            "began": duration_text(began),
+            "run": duration_text(number_of(task.run)),
+            "critical": "yes" if task.is_critical else "",
+            "id": text_of(task.uuid),
+            "id_to": self._visit.link(path_of("tasks", task.uuid)),
+        }
+
+    def _go(self, uuid: str) -> None:
+        ui.navigate.to(self._visit.link(path_of("tasks", uuid)))
+
+
+def _origin(story: WorkflowStory, *, is_in_memory: bool) -> str:
+    told = [f"Began {moment_text(story.begin_at)}."]
+    if not is_in_memory:
+        told.append("It is not in memory any more: this is what the tables know.")
+    if story.is_cut:
+        told.append(f"It has more tasks than are followed: {count_text(len(story.tasks))} of them are shown.")
+    return " ".join(told)
+
+
+def _drawn(story: WorkflowStory, drawn: int) -> str:
+    told = ["Thick lines are the critical path: the line of tasks that ended last."]
+    if story.critical_path is None:
+        told = ["There are too many tasks to follow the critical path."]
+    if drawn < len(story.tasks):
+        told.append(f"The graph shows {count_text(drawn)} of {count_text(story.size)} tasks.")
+    return " ".join(told)
