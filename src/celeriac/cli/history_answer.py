@@ -4,6 +4,7 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from io import StringIO
 from time import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsCsv",
+    "Part",
+    "Per",
     "Place",
     "Plot",
+    "QueueGlob",
     "Since",
     "TaskGlob",
     "Until",
+    "WorkerGlob",
     "draw",
     "moment",
     "moments",
@@ -62,6 +67,26 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV.")]
 Plot = Annotated[bool, typer.Option("--plot", help="Draw it.")]
 TaskGlob = Annotated[
     str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this name, such as 'shop.*'.")
+]
+WorkerGlob = Annotated[
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node tried.")
+]
+QueueGlob = Annotated[
+    str | None, typer.Option("--queue", metavar="GLOB", help="Only what was sent to this queue.")
+]
+
+
+class Part(StrEnum):
+    """What attempts are told apart by."""
+
+    TASK = "task"
+    WORKER = "worker"
+    QUEUE = "queue"
+
+
+Per = Annotated[
+    Part | None,
+    typer.Option("--per", help="Tell tasks, workers or queues apart, those with most attempts first."),
 ]
 
 

@@ -99,9 +99,7 @@ def top(
 
 def _check_terminal(session: Session) -> None:
     if not session.is_attended() or os.environ.get("TERM", "dumb") == "dumb":
-        raise CallerError(
-            "celeriac top needs a terminal: elsewhere use celeriac up --plain or celeriac events"
-        )
+        raise CallerError("celeriac top needs a terminal: elsewhere use celeriac status or celeriac events")
 
 
 def _check_package() -> None:

@@ -1,10 +1,10 @@
-"""``celeriac up``: a cluster at work, on one screen."""
+"""``celeriac up``: a cluster recorded, kept in tables and shown in a browser, by one command."""
 
-import os
-import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from math import inf
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, strftime
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,96 +12,140 @@ import typer
 from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.session import Session
-from celeriac.cli.watch import Watch
+from celeriac.cli.up_option import Served
+from celeriac.errors import CeleriacError
 from celeriac.masking import sanitize_url
-from celeriac.node.stop_signals import interrupt, stop_signals
+from celeriac.node.stop_signals import stop_signals
+from celeriac.store.disk import failed
+from celeriac.views.text import visible
 
 if TYPE_CHECKING:
-    from celeriac.app import Celeriac
-    from celeriac.cli.demo import Demo
-    from celeriac.cli.face import Face
+    from celeriac.cli.lineup import Lineup
 
 __all__ = ["up"]
 
-_DATA: Final = Path(".celeriac")
-#: How often what is shown is renewed.
-_PAUSE: Final = 0.25
+#: How often the programs are looked at.
+_PAUSE: Final = 0.1
+_LINE_CHARS: Final = 500
 
+PipelineEvery = Annotated[
+    float,
+    typer.Option(
+        "--pipeline-every", min=0.0, metavar="MINUTES", help="How often to make tables; 0 for never."
+    ),
+]
+Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", help="Where to keep all of it.")]
 Duration = Annotated[
     float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="End by itself after so long.")
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="Print lines, also on a terminal.")]
 
 
-def up(session: Session, *, duration: Duration = None, plain: Plain = False) -> Code:
-    """Watch a cluster at work: its events, workers and tasks.
+def up(
+    session: Session,
+    served: Served,
+    *,
+    pipeline_every: PipelineEvery = 10.0,
+    data: Data = Path(".celeriac"),
+    duration: Duration = None,
+) -> Code:
+    """Watch a cluster: record its events, make tables of them, and serve the dashboard, until Ctrl-C.
 
-    With no broker named it starts one of its own (Valkey, on a free port of this machine, with its
-    data in .celeriac), a Celery worker and a small load, and ends them with itself. That needs:
-    pip install 'celeriac[demo]'. With a broker named it only watches.
+    With no broker named it starts one of its own (Valkey, on a free port of this machine), a Celery worker,
+    a worker of ours and a small load, to have something to look at. That needs: pip install
+    'celeriac[demo]'.
 
-    On a terminal it shows a screen; elsewhere, and with --plain, it prints lines. Ctrl-C ends it.
+    What it keeps is in one folder, and the next start goes on from there. A program that ends by itself is
+    started again; all of them end with this one.
 
     For example:
       celeriac up
       celeriac up --broker redis://127.0.0.1:6379/0
-      celeriac up --for 10 --plain
+      celeriac up --port 8080 --allow-control --pipeline-every 60
     """
-    is_plain = plain or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb"
-    with stop_signals(interrupt), ExitStack() as stack:
-        try:
-            demo, app = _cluster(session, stack)
-            _show(app, demo, duration=duration, is_plain=is_plain)
-        except KeyboardInterrupt:
-            pass  # how it is meant to end
-        output.say("ending")
+    stop = _Stop()
+    with stop_signals(stop.take, with_hangup=True), ExitStack() as stack:
+        lineup = _lineup(session, served, stack, data=data, pipeline_every=pipeline_every)
+        stack.callback(lineup.close, is_hurried=lambda: stop.count > 1)
+        stack.callback(_say, "ending")
+        _watch(lineup, stop, duration)
     return Code.OK
 
 
-def _show(app: "Celeriac", demo: "Demo | None", *, duration: float | None, is_plain: bool) -> None:
-    from celeriac.cli.face import Lines, Screen  # noqa: PLC0415  (slow to load)
+class _Stop:
+    """How often somebody has said stop. A flag: no signal ends a program halfway through its start."""
 
-    heading = _heading(app, demo)
-    for line in heading:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def take(self, _number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        self.count += 1
+
+
+def _lineup(
+    session: Session, served: Served, stack: ExitStack, *, data: Path, pipeline_every: float
+) -> "Lineup":
+    """Return the programs, none of them started yet."""
+    from celeriac.cli.demo import Demo  # noqa: PLC0415  (slow to load)
+    from celeriac.cli.home import SAMPLE, Home  # noqa: PLC0415
+    from celeriac.cli.lineup import Lineup  # noqa: PLC0415
+
+    app = session.app
+    is_sample = session.broker is None and app.conf.sources()["broker_url"] == "default"
+    if is_sample:
+        Demo.check()
+    else:
+        with app.connection() as link:  # before anything is made: nobody may be there
+            link.open()
+    home = Home(data)
+    stack.enter_context(home.taken())
+    home.claim(SAMPLE if is_sample else sanitize_url(app.conf.broker_url))
+    port = served.reserve()
+    stack.callback(port.release)
+    try:
+        return Lineup(
+            app,
+            home,
+            demo=Demo(home) if is_sample else None,
+            served=served,
+            port=port.number,
+            pipeline_every=60.0 * pipeline_every,
+            config=session.config,
+        )
+    except CeleriacError:  # some of them are of the system as well, and say more
+        raise
+    except OSError as error:  # each program has a folder, made here
+        raise failed(f"nothing can be started in {home.folder}", error) from error
+
+
+def _watch(lineup: "Lineup", stop: _Stop, duration: float | None) -> None:
+    """Keep the programs running, and tell of them, until somebody says stop or the time is over."""
+    is_told, lasts = False, inf if duration is None else duration
+    # Who says when it is to end has it end, also if something never gets ready.
+    ends_at = monotonic() + lineup.crew.start_patience + lasts
+    _say("starting")
+    while not stop.count and monotonic() < ends_at:
+        for line in lineup.crew.tick(monotonic()):
+            _write(f"{strftime('%H:%M:%S')}  {visible(line, _LINE_CHARS)}")
+        if not is_told and lineup.is_up:
+            is_told = True
+            ends_at = min(ends_at, monotonic() + lasts)
+            for line in lineup.heading():
+                _write(line)
+        sleep(_PAUSE)
+
+
+def _write(line: str) -> None:
+    """Write it; of a terminal that is gone we are told by a signal, and then all ends in order."""
+    try:
         output.write(line)
-    face: Face = Lines() if is_plain else Screen(heading)
-    ends_at = None if duration is None else monotonic() + duration
-    overlooked = 0
-    with Watch(app) as watch, face:
-        while ends_at is None or monotonic() < ends_at:
-            watch.check()
-            for news in demo.news() if demo is not None else ():
-                face.notice(news)
-            if watch.overlooked > overlooked:
-                overlooked = watch.overlooked
-                face.notice(f"{overlooked} events came too fast to be shown; they are in the totals")
-            face.show(watch)
-            sleep(_PAUSE)
-        face.show(watch)
+    except BrokenPipeError:  # who read it has seen enough
+        raise
+    except OSError:
+        output.silence()
 
 
-def _cluster(session: Session, stack: ExitStack) -> "tuple[Demo | None, Celeriac]":
-    """Return the app that watches, and the sample cluster if there is to be one."""
-    if session.broker is not None or session.app.conf.sources()["broker_url"] != "default":
-        return None, session.app
-    from celeriac.cli.demo import Demo  # noqa: PLC0415  (needs the extra)
-
-    demo = stack.enter_context(Demo(_DATA.absolute()))
-    return demo, session.assemble(broker=demo.url, config=session.config)
-
-
-def _heading(app: "Celeriac", demo: "Demo | None") -> list[str]:
-    """Return what runs where, and what can be done next."""
-    source = app.conf.sources()["broker_url"]
-    url = sanitize_url(app.conf.broker_url)
-    runs = [f"broker  {url}  ({source})"] if demo is None else demo.lines()
-    # Who named the broker in a variable or a file need not name it again.
-    named = f" -b {url}" if source == "argument" else ""
-    return [
-        *runs,
-        "try     in another terminal:",
-        f"        celeriac status{named}",
-        f"        celeriac events{named} --type 'task-*'",
-        f"        celeriac inspect{named} active",
-        "end     with Ctrl-C",
-    ]
+def _say(line: str) -> None:
+    """Say it if that is possible: the terminal may be what has ended."""
+    with suppress(OSError, ValueError):
+        output.say(line)

@@ -18,14 +18,18 @@ from celeriac.node.history import redactor_of
 from celeriac.node.stop_signals import interrupt, stop_signals
 
 if TYPE_CHECKING:
+    from uvicorn import Server
+
     from celeriac.app import Celeriac
     from celeriac.node.replay import Replay
     from celeriac.web.board import Board
 
-__all__ = ["web"]
+__all__ = ["shown", "web"]
 
 #: A number that nothing else is known to use.
 PORT: Final = 8765
+#: Tasks to have in memory where no setting says it: some 200 MB. People look for one of this morning, too.
+_MOST_TASKS: Final = 100_000
 
 Host = Annotated[
     str,
@@ -94,6 +98,7 @@ def web(
         from celeriac.web.access import Access, read_accounts  # noqa: PLC0415  (needs the extra)
         from celeriac.web.action import Actions  # noqa: PLC0415
         from celeriac.web.audit import Audit  # noqa: PLC0415
+        from celeriac.web.pages.mount import add_pages  # noqa: PLC0415
         from celeriac.web.server import check_address, hosts_of, make_app, make_server  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
@@ -103,31 +108,40 @@ def web(
     if accounts is not None and access.is_open:
         raise CallerError(f"{accounts} names nobody: celeriac access add NAME --accounts {accounts}")
     check_address(host, access)
+    if session.app.conf.sources()["max_tasks_in_memory"] == "default":
+        session.app.configure(max_tasks_in_memory=_MOST_TASKS)
     with ExitStack() as stack:
         link = stack.enter_context(_listening(host, port))
         board = _board(session.app, stack, log=log, warehouse=warehouse)
-        address = f"http://{_shown(host)}:{link.getsockname()[1]}"
+        address = f"http://{shown(host)}:{link.getsockname()[1]}"
         broker = sanitize_url(session.app.conf.broker_url)
-        output.say(f"watching {broker}, served at {address}/api/v1/overview; Ctrl-C ends it")
+        output.say(f"watching {broker}, served at {address} (API: {address}/api/v1); Ctrl-C ends it")
         actions = Actions(board, session.app.control, Audit(audit), send=session.app.send_task)
-        hosts = hosts_of(host, allowed_host or ())
-        app = make_app(board, access, actions if allow_control else None, hosts=hosts)
-        # The server ends its work when a signal comes, and then sends itself that signal once more.
-        server = make_server(app)
-
-        def end() -> None:
-            server.should_exit = True
-
-        # What is shown would grow old, and nobody would know.
-        board.watcher.on_end = end
-        with suppress(KeyboardInterrupt), stop_signals(interrupt):
-            server.run(sockets=[link])
-        board.watcher.check()
+        allowed = actions if allow_control else None
+        app = make_app(board, access, allowed, hosts=hosts_of(host, allowed_host or ()))
+        add_pages(app, board, access, allowed)
+        _serve(make_server(app), board, link)
     return Code.OK
+
+
+def _serve(server: "Server", board: "Board", link: socket.socket) -> None:
+    """Serve until a signal comes, or no events do any more: raises what keeps them from it."""
+
+    def end() -> None:
+        server.should_exit = True
+
+    # What is shown would grow old, and nobody would know.
+    board.watcher.on_end = end
+    board.watcher.check()  # it may have ended before there was anybody to tell
+    # The server ends its work when a signal comes, and then sends itself that signal once more.
+    with suppress(KeyboardInterrupt), stop_signals(interrupt):
+        server.run(sockets=[link])
+    board.watcher.check()
 
 
 def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str | None) -> "Board":
     from celeriac.history import Warehouse  # noqa: PLC0415  (needs the extra)
+    from celeriac.node.queues import QueueLengths  # noqa: PLC0415
     from celeriac.node.watcher import Watcher  # noqa: PLC0415
     from celeriac.web.board import Board  # noqa: PLC0415
 
@@ -143,8 +157,10 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
         redactor=redactor_of(app.conf),
         log=app.history.log(place) if is_kept else None,
     )
+    queues = QueueLengths(app.connection, app.control, watcher.state, default=app.conf.task_default_queue)
     board = Board(
         watcher,
+        queues=queues,
         replay=replay if is_kept else None,
         warehouse=Warehouse(warehouse or app.conf.warehouse_url, log=place),
         arbiter=lambda: app.arbiter,
@@ -153,6 +169,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     )
     stack.callback(app.close)
     stack.callback(board.close)
+    stack.callback(queues.close)
     stack.enter_context(watcher).wait()
     return board
 
@@ -176,5 +193,9 @@ def _listening(host: str, port: int) -> socket.socket:
     return link
 
 
-def _shown(host: str) -> str:
+def shown(host: str) -> str:
+    """Return a host as it stands in the address that people are told."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - is compared
+        # Everywhere is no place to ask at; under this name it is allowed to be asked for.
+        return socket.gethostname()
     return f"[{host}]" if ":" in host else host

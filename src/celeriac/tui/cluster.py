@@ -66,10 +66,10 @@ class ClusterScreen(Lookout):
         self._box = Input(placeholder=_HINT, id="search", select_on_focus=False)
         self._box.display = False
         self._workers = Listing(
-            WORKERS, cells=worker_cells, key=lambda row: row.name, empty="no workers", id="workers"
+            WORKERS, cells=worker_cells, key=lambda row: row.key, empty="no workers", id="workers"
         )
         self._tasks = Listing(
-            TASKS, cells=task_cells, key=lambda row: row.uuid, empty=_NO_TASKS, is_part=True, id="tasks"
+            TASKS, cells=task_cells, key=lambda row: row.key, empty=_NO_TASKS, is_part=True, id="tasks"
         )
         self._wanted = TaskFilter()
         #: Where each page begins that was turned to; the last is shown.
@@ -186,7 +186,7 @@ class ClusterScreen(Lookout):
     @on(Listing.Opened, "#tasks")
     def open_task(self, event: Listing.Opened) -> None:
         """Show one task."""
-        self.post_message(TaskWished(event.row.uuid))
+        self.post_message(TaskWished(event.row.key))
 
     @on(Listing.Opened, "#workers")
     def search_worker(self, event: Listing.Opened) -> None:
@@ -198,12 +198,12 @@ class ClusterScreen(Lookout):
     def action_workflow(self) -> None:
         """Show the workflow of the chosen task."""
         if self._tasks.chosen is not None:
-            self.post_message(WorkflowWished(self._tasks.chosen.uuid))
+            self.post_message(WorkflowWished(self._tasks.chosen.key))
 
     def action_revoke(self) -> None:
         """Ask whether the chosen task is to be revoked."""
         if self._tasks.chosen is not None:
-            self.post_message(RevokeWished(self._tasks.chosen.uuid))
+            self.post_message(RevokeWished(self._tasks.chosen.key))
 
 
 def _literal(name: str) -> str:

@@ -6,20 +6,15 @@ from threading import Thread
 from time import monotonic, time
 from typing import Final, Protocol, Self
 
-from celeriac.core.task import Task
 from celeriac.node.replay import Replay
 from celeriac.node.scene import Scene
-from celeriac.node.state import State
 from celeriac.node.watcher import Watcher
-from celeriac.views.text import CUT_MARK, visible
 from celeriac.views.worker import LiveWorker, live_workers
 
-__all__ = ["LiveSight", "PastSight", "PlayedSight", "Sight", "Stopwatch", "find_task"]
+__all__ = ["LiveSight", "PastSight", "PlayedSight", "Sight", "Stopwatch"]
 
 #: How long the thread of a replay may take to end; it looks every twentieth of a second.
 _PATIENCE: Final = 2.0
-#: How long the ids are that rows of tasks have.
-_ID_CHARS: Final = 120
 
 
 class Sight(Protocol):
@@ -202,12 +197,3 @@ class PlayedSight:
                 self._is_going.wait()
         except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
             self._error = error
-
-
-def find_task(state: State, shown: str) -> Task | None:
-    """Return the task of an id, or of what rows show of it."""
-    task = state.tasks.get(shown)
-    # Nobody but a hostile peer sends ids that do not print: only for those all are looked through.
-    if task is None and ("\\" in shown or shown.endswith(CUT_MARK)):
-        return next((each for each in state.all_tasks() if visible(each.uuid, _ID_CHARS) == shown), None)
-    return task

@@ -14,9 +14,10 @@ from celeriac.tui.cell import RELATIVES, relative_cells
 from celeriac.tui.detail import detail_text, detail_title
 from celeriac.tui.listing import Listing
 from celeriac.tui.screen import Lookout
-from celeriac.tui.sight import Sight, find_task
+from celeriac.tui.sight import Sight
 from celeriac.tui.wish import RevokeWished, TaskWished, WorkflowWished
 from celeriac.views.task import Relative, TaskDetail, task_detail
+from celeriac.views.text import visible
 
 __all__ = ["TaskScreen"]
 
@@ -44,11 +45,9 @@ class TaskScreen(Lookout):
     def __init__(self, sight: Sight, uuid: str) -> None:
         super().__init__(sight)
         self.uuid = uuid
-        self._heading = Static(Text(uuid), id="title", markup=False)
+        self._heading = Static(Text(visible(uuid)), id="title", markup=False)
         self._detail = Static(id="detail", markup=False)
-        self._relatives = Listing(
-            RELATIVES, cells=relative_cells, key=lambda row: row[1].uuid, id="relatives"
-        )
+        self._relatives = Listing(RELATIVES, cells=relative_cells, key=lambda row: row[1].key, id="relatives")
         self._relatives.display = False
         self._parent_id: str | None = None
 
@@ -69,7 +68,7 @@ class TaskScreen(Lookout):
         state, uuid = self.sight.scene.state, self.uuid
 
         def detail() -> TaskDetail | None:
-            task = find_task(state, uuid)
+            task = state.tasks.get(uuid)
             return None if task is None else task_detail(task)
 
         return detail
@@ -79,7 +78,7 @@ class TaskScreen(Lookout):
         if seen is None:
             self._detail.update(Text(_GONE, style="bold yellow"))
             return
-        self._parent_id = None if seen.parent is None else seen.parent.uuid
+        self._parent_id = None if seen.parent is None else seen.parent.key
         self._heading.update(detail_title(seen))
         self._detail.update(detail_text(seen))
         relatives = [("child", child) for child in seen.children]
@@ -97,7 +96,7 @@ class TaskScreen(Lookout):
     def open_relative(self, event: Listing.Opened) -> None:
         """Show a relative."""
         _, relative = event.row
-        self._open(relative.uuid)
+        self._open(relative.key)
 
     def action_parent(self) -> None:
         """Show the task that sent this one."""
@@ -107,8 +106,8 @@ class TaskScreen(Lookout):
             self._open(self._parent_id)
 
     def _open(self, uuid: str) -> None:
-        if find_task(self.sight.scene.state, uuid) is None:
-            self.notify(f"{uuid} is not in memory", severity="warning", markup=False)
+        if self.sight.scene.state.tasks.get(uuid) is None:
+            self.notify(f"{visible(uuid)} is not in memory", severity="warning", markup=False)
         else:
             self.post_message(TaskWished(uuid))
 

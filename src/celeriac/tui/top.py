@@ -17,7 +17,7 @@ from celeriac.errors import CeleriacError
 from celeriac.tui.cluster import ClusterScreen
 from celeriac.tui.question import HelpScreen, Question
 from celeriac.tui.screen import Lookout
-from celeriac.tui.sight import Sight, find_task
+from celeriac.tui.sight import Sight
 from celeriac.tui.task import TaskScreen
 from celeriac.tui.wish import RevokeWished, TaskWished, WorkflowWished
 from celeriac.tui.workflow import WorkflowScreen
@@ -124,7 +124,7 @@ class Top(App[None]):
 
     def on_top_revoke_wished(self, wish: RevokeWished) -> None:
         """Ask whether a task is to be revoked, if it can be."""
-        task = find_task(self._sight.scene.state, wish.uuid)
+        task = self._sight.scene.state.tasks.get(wish.uuid)
         obstacle = self._obstacle(task)
         if obstacle is not None or task is None:
             self._warn(obstacle or "")

@@ -13,17 +13,15 @@ from celeriac.model.answer import WorkflowStory
 from celeriac.tui.cell import WORKFLOW, workflow_cells
 from celeriac.tui.listing import Listing
 from celeriac.tui.screen import Lookout
-from celeriac.tui.sight import Sight, find_task
+from celeriac.tui.sight import Sight
 from celeriac.tui.wish import RevokeWished, TaskWished
 from celeriac.views.live_workflow import live_workflow
 from celeriac.views.story import WorkflowRow, workflow_lines, workflow_rows
-from celeriac.views.text import visible
 
 __all__ = ["WorkflowScreen", "branches"]
 
 #: Levels that are set in; those below stand under the last of them.
 _DEEPEST: Final = 20
-_ID_CHARS: Final = 120
 
 
 class WorkflowScreen(Lookout):
@@ -60,12 +58,7 @@ class WorkflowScreen(Lookout):
     def look(self) -> Callable[[], WorkflowStory | None]:
         """Ask for the workflow."""
         state, uuid = self.sight.scene.state, self.uuid
-
-        def story() -> WorkflowStory | None:
-            task = find_task(state, uuid)
-            return live_workflow(state, uuid if task is None else task.uuid)
-
-        return story
+        return lambda: live_workflow(state, uuid)
 
     def present(self, seen: WorkflowStory | None) -> None:
         """Show the tree."""
@@ -99,7 +92,7 @@ def tree_rows(story: WorkflowStory) -> list[tuple[str, tuple[str, WorkflowRow]]]
         row._replace(task=row.task[2 * depth :])
         for row, depth in zip(workflow_rows(story), depths, strict=True)
     ]
-    ids = [visible(each.uuid, _ID_CHARS) for each in story.tasks]
+    ids = [each.uuid for each in story.tasks]
     return list(zip(ids, zip(branches(depths), rows, strict=True), strict=True))
 
 

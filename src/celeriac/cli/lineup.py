@@ -1,0 +1,180 @@
+"""The programs of ``celeriac up``: which there are, what they are told, and what is said of them."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from celeriac.cli import output
+from celeriac.cli.crew import Chore, Crew, Member, Stage
+from celeriac.cli.home import Home
+from celeriac.cli.own_program import Dashboard, OwnProgram, PipelineRun, RecorderProgram, Surroundings
+from celeriac.cli.rhythm import Turns
+from celeriac.masking import sanitize_place, sanitize_url
+from celeriac.store.spool import Spool
+
+if TYPE_CHECKING:
+    from celeriac.app import Celeriac
+    from celeriac.cli.crew import Part
+    from celeriac.cli.demo import Demo
+    from celeriac.cli.up_option import Served
+
+__all__ = ["Lineup"]
+
+#: The first tables come soon, from what is sealed by then; later ones as often as was asked for.
+_FIRST_RUN: Final = 45.0
+_SEGMENT_AGE: Final = 30.0
+#: Many small segments become few, as often as ``celeriac log compact`` wants to be run; for the first time
+#: when an hour is over, which is what it takes at a time.
+_HOUR, _DAY = 3600.0, 86_400.0
+
+
+class Lineup:
+    """All programs beside one broker: that of ``demo``, or the one that the app's settings name."""
+
+    def __init__(
+        self,
+        app: "Celeriac",
+        home: Home,
+        *,
+        demo: "Demo | None",
+        served: "Served",
+        port: int,
+        pipeline_every: float,
+        config: Path | None,
+    ) -> None:
+        self._demo = demo
+        self._home = home
+        self._pipeline_every = pipeline_every
+        sources = app.conf.sources()
+        self._url = app.conf.broker_url if demo is None else demo.url
+        #: Who named the broker in a variable or a file need not name it again.
+        self._is_named_again = demo is not None or sources["broker_url"] == "argument"
+        self._log = app.conf.log_url if sources["log_url"] != "default" else str(home.log)
+        self._warehouse = (
+            app.conf.warehouse_url if sources["warehouse_url"] != "default" else str(home.warehouse)
+        )
+        settings = {
+            "CELERIAC_BROKER_URL": self._url,
+            "CELERIAC_LOG_URL": self._log,
+            "CELERIAC_WAREHOUSE_URL": self._warehouse,
+        }
+        if sources["log_segment_age"] == "default":
+            settings["CELERIAC_LOG_SEGMENT_AGE"] = str(_SEGMENT_AGE)
+        if demo is not None and sources["result_backend"] == "default":
+            settings["CELERIAC_RESULT_BACKEND"] = demo.backend
+        self._around = Surroundings(home, {**os.environ, **settings}, Path.cwd(), config)
+        self._dashboard = Dashboard(self._around, served.options(), host=served.host, port=port)
+        home.note_address(self._dashboard.address)
+        if "://" not in self._log:
+            # The dashboard reads a log that is there when it starts.
+            Path(self._log).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
+        spool = Spool(app.history.spool(self._log), app.history.recorder_name).folder
+        self._recorder = RecorderProgram(self._around, spool)
+        self.crew = Crew([*self._members(), *self._chores()])
+
+    @property
+    def is_up(self) -> bool:
+        """The dashboard answers, and every other program was started."""
+        return self.crew.is_up("dashboard") and self.crew.has_begun
+
+    def close(self, *, is_hurried: Callable[[], bool]) -> None:
+        """End every program."""
+        self.crew.close(is_hurried=is_hurried)
+
+    def heading(self) -> list[str]:
+        """Return what runs where, and what can be done next."""
+        rows = [("dashboard", f"{self._dashboard.address}  pid {self._dashboard.pid}")]
+        rows += self._broker_rows()
+        rows.append(("recorder", f"pid {self._recorder.pid}, log in {_short(self._log)}"))
+        if self._pipeline_every and _has_spark():
+            often = f"every {self._pipeline_every / 60:g} minutes, for the first time soon"
+            rows.append(("pipeline", f"{often}; tables in {_short(self._warehouse)}"))
+        rows.append(("output", f"of each of them is in {_short(self._home.output)}"))
+        lines = [f"{name:<10} {text}" for name, text in rows]
+        tries = [f"{'':<10} {each}" for each in self._tries()]
+        return [*lines, f"{'try':<10} in another terminal:", *tries, f"{'end':<10} with Ctrl-C"]
+
+    def _broker_rows(self) -> list[tuple[str, str]]:
+        if self._demo is None:
+            return [("broker", sanitize_url(self._url))]
+        pids = {
+            name: self.crew.service(name).pid
+            for name in ("broker", "Celery worker", "Celeriac worker", "load")
+        }
+        data = _short(self._home.valkey)
+        return [
+            ("broker", f"{self._url}  Valkey, pid {pids['broker']}, data in {data}"),
+            ("worker", f"sample@localhost  Celery, pid {pids['Celery worker']}"),
+            ("worker", f"reports@localhost  Celeriac, pid {pids['Celeriac worker']}"),
+            ("load", f"two or three tasks a second, pid {pids['load']}"),
+        ]
+
+    def _tries(self) -> list[str]:
+        own = _own_name()
+        broker, hint = _named_again(self._url) if self._is_named_again else ("", "")
+        log, tables = (shlex.quote(_short(each)) for each in (self._log, self._warehouse))
+        return [
+            f"{own} top{broker}{hint}",
+            f"{own} status{broker}",
+            f"{own} history latency --warehouse {tables} --since 1h --by minute  # once there are tables",
+            f"{own} pipeline run {log} --warehouse {tables}  # not to wait for them",
+        ]
+
+    def _members(self) -> list[Member]:
+        needs = () if self._demo is None else ("broker",)
+        own = [
+            Member("dashboard", self._dashboard, stage=Stage.WITNESS, needs=needs, is_vital=True),
+            Member("recorder", self._recorder, stage=Stage.WITNESS, needs=needs, is_vital=True),
+        ]
+        if self._demo is None:
+            return own
+        broker, *others = self._demo.members(load_needs="recorder")
+        return [broker, *own, *others]
+
+    def _chores(self) -> "list[Part]":
+        now = monotonic()
+        compact = OwnProgram("compaction", ["log", "compact"], self._around)
+        chores: list[Part] = [
+            Chore("compaction", compact, Turns(first=_HOUR, every=_DAY, now=now), tell=lambda _: "")
+        ]
+        if self._pipeline_every and not _has_spark():
+            output.say("no tables are made, as Spark is not installed: pip install 'celeriac[pipeline]'")
+        elif self._pipeline_every:
+            first = min(_FIRST_RUN, self._pipeline_every)
+            turns = Turns(first=first, every=self._pipeline_every, now=now)
+            chores.append(Chore("pipeline", PipelineRun(self._around), turns, tell=PipelineRun.news))
+        return chores
+
+
+def _named_again(url: str) -> tuple[str, str]:
+    """Return the option that names a broker, and what is to be known of it: what is shown can be pasted."""
+    shown = sanitize_url(url)
+    if shown == url:
+        return f" -b {shlex.quote(url)}", ""
+    return ' -b "$CELERIAC_BROKER_URL"', "  # where that is the URL of the broker, with its password"
+
+
+def _has_spark() -> bool:
+    return find_spec("pyspark") is not None
+
+
+def _short(place: Path | str) -> str:
+    """Return a place for people: from where they are, if that is shorter."""
+    path = Path(place)
+    if "://" not in str(place) and path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return sanitize_place(str(place))
+
+
+def _own_name() -> str:
+    """Return what has to be typed to run a command of ours."""
+    if which("celeriac"):
+        return "celeriac"
+    called = Path(sys.argv[0])
+    return _short(called.absolute()) if called.name == "celeriac" else "python -m celeriac"
