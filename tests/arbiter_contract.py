@@ -16,7 +16,7 @@ import pytest
 
 from celeriac.errors import CallerError
 from celeriac.model.election import Decision, Denied, Granted, Mode, Record, RecordState
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.transport.arbiter import MAX_KEY_CHARS, MAX_NOTE_BYTES, Arbiter
 
 __all__ = ["LONG", "SHORT", "ArbiterContract", "NewArbiter", "claimed", "granted", "some_key"]

@@ -5,13 +5,14 @@ again; ``make soak`` looks for new ones.
 """
 
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON)  # type: ignore[arg-type]
-settings.register_profile("ci", max_examples=150, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
@@ -20,3 +21,11 @@ pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
 
 # Real brokers and workers, for the folders that want them.
 pytest_plugins = ["tests.live"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse tests of one id: of those only one is run where files of tests are run side by side."""
+    doubled = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if doubled:
+        raise pytest.UsageError(f"these ids are of more than one test: {', '.join(doubled)}")

@@ -15,9 +15,9 @@ from time import monotonic
 from celeriac.app import Celeriac
 from celeriac.errors import NetworkError
 from celeriac.model.election import Mode
+from celeriac.programs.process import wait_until
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
-from celeriac.testing.service import Service
 from celeriac.worker.elector import election_key
 from tests.cables import Cable
 from tests.fenced_sink import FencedSink

@@ -8,7 +8,7 @@ from typing import Any
 from celeriac.model.election import Level
 from celeriac.node.leadership import Leadership
 from celeriac.node.term import lease_key
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 
 __all__ = ["KEY", "PATIENCE", "Fickle", "come_true", "lead", "leader_threads", "raising"]
 

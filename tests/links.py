@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from celeriac.config import Settings
 from celeriac.model.result import ResultMeta
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
 from celeriac.transport.connect import connect
 from celeriac.transport.redis_results import RedisResultLink
 from celeriac.transport.redis_store import RedisResultStore

@@ -12,9 +12,9 @@ import amqp
 import msgspec
 import redis
 
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import wait_until
 
 __all__ = ["Observer", "RabbitObserver", "RedisObserver", "Sightings"]
 

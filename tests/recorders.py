@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Self
 from celeriac.config import Settings
 from celeriac.model.events import Event, Gap, Received
 from celeriac.node.replay import Replay
+from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
-from celeriac.testing.process import wait_until
 from celeriac.transport.connect import connect
 from celeriac.wire.names import event_exchange
 

@@ -21,9 +21,9 @@ from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.result import AsyncResult
 from celeriac.node.result_set import ResultSet
 from celeriac.node.slot import Slot
+from celeriac.programs.process import wait_until
 from celeriac.runtime.base import Flag
 from celeriac.runtime.threads import Threads
-from celeriac.testing.process import wait_until
 from celeriac.transport.result_link import Arrived, Confirmed, News
 
 __all__ = [

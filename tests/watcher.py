@@ -9,7 +9,7 @@ from typing import Self, cast
 
 from celeriac.app import Celeriac
 from celeriac.model.events import Event
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 
 __all__ = ["PATIENCE", "Watcher"]
 

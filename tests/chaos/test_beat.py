@@ -22,9 +22,9 @@ from celeriac.errors import CeleriacError
 from celeriac.model.election import Record
 from celeriac.model.message import Delivery
 from celeriac.node.term import lease_key
+from celeriac.programs.process import wait_until
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
-from celeriac.testing.service import Service
 from celeriac.wire.names import task_queue
 from tests.fleet import PATIENCE, run_all
 from tests.interop.conftest import BROKERS

@@ -23,9 +23,9 @@ from celeriac.model.message import Exchange, Queue
 from celeriac.node import courier
 from celeriac.node.clock import SharedClock
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import wait_until
 from celeriac.transport import amqp, redis, redis_link
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.base import Connection

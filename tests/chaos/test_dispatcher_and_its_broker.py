@@ -12,9 +12,9 @@ import pytest
 
 from celeriac import Celeriac, ConnectionLost, EventDispatcher
 from celeriac.model.message import Exchange, Message, Queue
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import find_program, wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import find_program, wait_until
 from celeriac.transport.base import Connection
 
 #: Far more than needed, for a busy machine.

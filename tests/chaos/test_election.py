@@ -19,8 +19,8 @@ import pytest
 
 from celeriac.app import Celeriac
 from celeriac.model.election import Mode, RecordState
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
 from celeriac.worker.elector import election_key
 from tests.cables import Cables
 from tests.election_history import Attempt, Belief, History, read_journal

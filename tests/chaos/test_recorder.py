@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
 from tests.recorders import PATIENCE, Publisher, RecorderProcess, read_lawful, unexplained
 
 POINTS = [

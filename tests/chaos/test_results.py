@@ -19,9 +19,9 @@ from typing import Any, Self
 
 import pytest
 
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
 from tests.live import PEER_APP, StartWorker, peer
 
 Server = RedisServer | RabbitServer

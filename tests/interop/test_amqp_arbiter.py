@@ -12,8 +12,8 @@ import pytest
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured
 from celeriac.model.election import Denied, Granted, Level, Mode, RecordState
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer
-from celeriac.testing.process import wait_until
 from celeriac.transport.amqp_arbiter import AmqpArbiter
 from celeriac.transport.amqp_stream import StreamArbiter
 from celeriac.transport.amqp_stream_link import StreamBehind, StreamLink

@@ -20,9 +20,9 @@ import pytest
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, CallerError, ConnectionLost
 from celeriac.model.message import Queue
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import find_program, wait_until
 from celeriac.testing.brokers import RabbitServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import find_program, wait_until
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.base import Connection
 from celeriac.wire.names import task_queue

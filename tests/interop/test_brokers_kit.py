@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from kombu import Connection, Queue
 
 from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
+from celeriac.programs.process import wait_until
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import RabbitServer, RedisServer, ValkeyServer
-from celeriac.testing.process import wait_until
-from celeriac.testing.service import Service
 from tests.interop.conftest import PAIRS
 from tests.live import NEWEST, StartWorker, peer
 
@@ -106,6 +107,29 @@ def test_a_program_that_was_paused_can_be_stopped(family: Family) -> None:
     family.stop()
 
     assert alive(family.folder) == []
+
+
+class Careful(Service):
+    """A program that ends in good order when it is asked to."""
+
+    name = "careful"
+
+    def _command(self) -> list[str]:
+        return ["sh", "-c", 'trap "echo farewell; exit 0" TERM; echo ready; while :; do sleep 0.05; done']
+
+    def _is_ready(self) -> bool:
+        return "ready" in self.log()
+
+
+def test_a_program_ends_in_good_order_though_all_of_its_group_are_told_to_end() -> None:
+    with Careful() as program:
+        guard = psutil.Process(program.pid).ppid()
+        for pid in (guard, program.pid):
+            os.kill(pid, signal.SIGTERM)
+
+        assert wait_until(lambda: not program.is_alive, patience=PATIENCE)
+        assert "farewell" in program.log()
+        assert program.exit_code == 0
 
 
 def test_a_program_that_dies_leaves_no_child_behind(family: Family) -> None:

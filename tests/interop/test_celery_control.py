@@ -11,8 +11,8 @@ import pytest
 
 from celeriac.app import Celeriac
 from celeriac.node.inspect import Inspect, Replies
+from celeriac.programs.process import wait_until
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
 from celeriac.wire.hello import decode_revoked
 from tests.console import Console
 from tests.interop.conftest import Pair
@@ -83,6 +83,15 @@ def shop(pair: Pair) -> Iterator[Shop]:
             pair.worker(*QUIET, "--without-mingle", hostname="wide@celery", concurrency=2, events=False)
         )
         busy = stack.enter_context(pair.worker(*QUIET, "-Q", "busy", hostname="busy@celery", pool="threads"))
+
+        def has_met() -> bool:
+            # Celery waits for answers for a second alone, and on a busy machine that is too short.
+            if "mingle: sync with 2 nodes" in busy.log():
+                return True
+            busy.restart()
+            return False
+
+        assert wait_until(has_met, patience=PATIENCE)
 
         def send(**options: Any) -> str:
             return str(console.ask("send", name="peers.sleep_for", args=[600], queue="busy", **options))

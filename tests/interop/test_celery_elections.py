@@ -10,9 +10,9 @@ import pytest
 
 from celeriac.app import Celeriac
 from celeriac.node.election import elected_task_id
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
 from tests.fleet import start_all
 from tests.live import NEWEST, PEER_APP, PEERS, peer
 

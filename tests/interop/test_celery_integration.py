@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from celeriac.app import Celeriac
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
 from tests.live import NEWEST, PEER_APP, PEERS, peer
 
 APP = PEER_APP.with_name("observed.py")
@@ -44,18 +44,18 @@ class Cluster:
             print(worker.log())
             worker.close()
 
-    def members(self) -> dict[str, Any]:
+    def members(self, timeout: float = PATIENCE) -> dict[str, Any]:
         """Return what the worker with our detector tells of the members; nothing if it does not answer."""
         name = self.observer.hostname
         control = Celeriac(self.redis.url, environ={}).control
-        answers: Any = control.broadcast(COMMAND, destination=[name], reply=True)
+        answers: Any = control.broadcast(COMMAND, destination=[name], reply=True, timeout=timeout)
         return dict(answers[0][name]) if answers else {}
 
     def wait_for(self, worker: CeleryWorker, state: str) -> dict[str, Any]:
         """Wait until a worker is held for something, and return all that is told of it."""
 
         def is_so() -> bool:
-            return bool(self.members().get(worker.hostname, {}).get("state") == state)
+            return bool(self.members(1.0).get(worker.hostname, {}).get("state") == state)
 
         assert wait_until(is_so, patience=PATIENCE), self.members()
         told: dict[str, Any] = self.members()[worker.hostname]

@@ -21,10 +21,10 @@ from celeriac.errors import ConnectionLost, ImproperlyConfigured
 from celeriac.model.chord import ChordEnd
 from celeriac.model.result import Failure, Json, ResultMeta, StoredResult
 from celeriac.node.redis_backend import RedisBackend
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import wait_until
 from celeriac.transport.redis_link import RedisLink
 from tests.live import PEER_APP, PEERS, peer
 

@@ -1,31 +1,21 @@
 """The command line at work: real brokers, real Celery workers, real signals, nothing left behind."""
 
 import json
-import os
-import pty
 import re
-import select
 import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from time import monotonic
-from uuid import uuid4
 
 import pytest
 
 from celeriac.app import Celeriac
 from celeriac.errors import CeleriacError
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
-from tests.live import IS_LONG, NEWEST, PEER_APP, StartWorker, peer
-from tests.program import CELERIAC, Program, own_environment, run_program
+from tests.live import NEWEST, PEER_APP, StartWorker, peer
+from tests.program import Program, run_program
 
 PATIENCE = 120.0
-
-Marked = dict[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -42,43 +32,7 @@ def cluster(url: str) -> Iterator[CeleryWorker]:
         yield worker
 
 
-@pytest.fixture
-def marked() -> Marked:
-    """An environment that all processes of one test have in common, and no others."""
-    return own_environment(TEST_MARK=uuid4().hex)
-
-
-def alive(environment: Marked) -> list[str]:
-    """Return the commands of the processes that have an environment's mark."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            environ, command = (place / "environ").read_bytes(), (place / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if environment["TEST_MARK"].encode() in environ and int(place.name) != os.getpid():
-            found.append(command.replace(b"\0", b" ").decode())
-    return found
-
-
-@contextmanager
-def running(*arguments: str, environment: Marked, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a command meanwhile, in a process that is really new: it is known by its environment."""
-    with subprocess.Popen(  # noqa: S603
-        [*CELERIAC, *arguments],
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def first_line(process: Program | subprocess.Popen[str]) -> str:
+def first_line(process: Program) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
 
@@ -258,114 +212,3 @@ def test_a_broker_that_refuses_us_is_one_line_and_code_77(own_redis: RedisServer
 
     assert result.returncode == 77, result.stderr
     assert "wrong" not in result.stderr.partition("://")[2]
-
-
-# -- up
-
-
-def test_up_shows_a_cluster_of_its_own_and_leaves_nothing_behind(tmp_path: Path, marked: Marked) -> None:
-    missing = {
-        "task-succeeded",
-        "task-failed",
-        "task-retried",
-        "task-progress",
-        "sample.slow",
-        "1 of 1 workers",
-    }
-    with running("up", "--plain", environment=marked, cwd=tmp_path) as up:
-        greeting = line = first_line(up)
-        while missing and line:
-            line = first_line(up)
-            missing -= {told for told in missing if told in line}
-        up.send_signal(signal.SIGINT)
-        _, err = up.communicate(timeout=PATIENCE)
-
-    assert up.returncode == 0, err
-    assert greeting.startswith("broker  redis://127.0.0.1:")
-    assert missing == set()
-    assert wait_until(lambda: alive(marked) == [], patience=PATIENCE)
-    assert (tmp_path / ".celeriac" / "valkey" / "appendonlydir").is_dir()
-
-
-#: How it is ended, and its code. Of a signal that it heeds, two tests beside this one tell as well.
-ENDS = [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)]
-
-
-@pytest.mark.parametrize(("number", "code"), ENDS if IS_LONG else ENDS[-1:])
-def test_up_ends_with_all_it_started_however_it_ends(
-    tmp_path: Path, marked: Marked, number: int, code: int
-) -> None:
-    with running("up", environment=marked, cwd=tmp_path) as up:
-        assert first_line(up).startswith("broker  ")
-        assert len(alive(marked)) > 4
-        up.send_signal(number)
-
-        assert up.wait(timeout=PATIENCE) == code
-    assert wait_until(lambda: alive(marked) == [], patience=PATIENCE)
-
-
-def test_up_that_is_interrupted_while_it_starts_leaves_nothing_behind(tmp_path: Path, marked: Marked) -> None:
-    with running("up", environment=marked, cwd=tmp_path) as up:
-        assert up.stderr is not None
-        assert up.stderr.readline() == "starting the broker\n"
-        up.send_signal(signal.SIGTERM)
-
-        assert up.wait(timeout=PATIENCE) == 0
-    assert wait_until(lambda: alive(marked) == [], patience=PATIENCE)
-
-
-def test_up_on_a_terminal_fills_the_screen_and_gives_it_back(url: str) -> None:
-    terminal, inside = pty.openpty()
-    command = [*CELERIAC, "up", "-b", url]
-    environment = os.environ | {"TERM": "xterm"}
-    with subprocess.Popen(  # noqa: S603
-        command, stdin=inside, stdout=inside, stderr=inside, env=environment
-    ) as up:
-        os.close(inside)
-        shown = _read_until(terminal, "of 1 workers online")
-        up.send_signal(signal.SIGINT)
-        shown += _read_until(terminal, None)
-
-    os.close(terminal)
-    assert up.returncode == 0
-    assert "\x1b[?1049h" in shown
-    assert "\x1b[?1049l" in shown
-    assert "w1@lab" in shown
-
-
-def _read_until(terminal: int, told: str | None) -> str:
-    """Read what a terminal shows until it shows a text, or to its end."""
-    shown = ""
-    deadline = monotonic() + PATIENCE
-    while (told is None or told not in shown) and monotonic() < deadline:
-        if not select.select([terminal], [], [], 1.0)[0]:
-            continue
-        try:
-            shown += os.read(terminal, 65536).decode(errors="replace")
-        except OSError:  # the other side is gone
-            break
-    return shown
-
-
-def test_up_with_a_broker_named_starts_nothing(url: str, marked: Marked, tmp_path: Path) -> None:
-    with running("up", "-b", url, "--plain", environment=marked, cwd=tmp_path) as up:
-        greeting = line = first_line(up)
-        started = alive(marked)
-        # It begins before the worker has told of itself.
-        while line and "1 of 1 workers online" not in line:
-            line = first_line(up)
-        up.send_signal(signal.SIGTERM)
-        _, err = up.communicate(timeout=PATIENCE)
-
-    assert up.returncode == 0, err
-    assert greeting.startswith("broker  redis://")
-    assert len(started) == 1
-    assert "1 of 1 workers online" in line
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_up_ends_by_itself_after_the_time_it_was_given(url: str) -> None:
-    result = run_program("up", "-b", url, "--for", "0.5")
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("broker  redis://")

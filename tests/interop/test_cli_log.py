@@ -27,9 +27,9 @@ from celeriac.model.events import (
     Succeeded,
     WorkerHeartbeat,
 )
+from celeriac.programs.process import wait_until
 from celeriac.store.log_writer import LogWriter
 from celeriac.store.place import place_for
-from celeriac.testing.process import wait_until
 from tests.program import Program, own_environment, run_here, run_program
 
 PATIENCE = 60.0

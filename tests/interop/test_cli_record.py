@@ -18,8 +18,8 @@ import pytest
 from celeriac.app import Celeriac
 from celeriac.model.events import Gap, TaskEvent
 from celeriac.node.record_source import record_queue
+from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
-from celeriac.testing.process import wait_until
 from tests.builders import body, task
 from tests.program import Program, own_environment, run_program
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from celeriac.app import Celeriac
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
 from tests.console import Console
 from tests.interop.conftest import Pair, paired
 from tests.live import PEERS

@@ -13,10 +13,10 @@ import pytest
 from celeriac import State
 from celeriac.app import Celeriac
 from celeriac.node.camera import Polaroid, evcam
+from celeriac.programs.port import ReservedPort
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
-from celeriac.testing.port import ReservedPort
-from celeriac.testing.process import wait_until
 from tests.interop.test_cli_elections import SHOP
 from tests.live import StartWorker, peer
 from tests.program import Program, own_environment
@@ -80,7 +80,8 @@ def test_what_is_heard_of_the_cluster_is_saved_and_can_be_restored(
     assert (process.returncode, err) == (0, "")
     assert (told["saved"], told["workers"], told["tasks"]) == ("cluster.state", 1, len(state.tasks))
     assert told["events"] == state.event_count > 0
-    assert {task.name for task in state.tasks.values()} == {"shop.price"}
+    # It may begin to listen in the middle of a task, whose name it then does not hear.
+    assert {task.name for task in state.tasks.values()} - {None} == {"shop.price"}
     assert "SUCCESS" in {task.state for task in state.tasks.values()}
 
 

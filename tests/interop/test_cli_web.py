@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from celeriac.app import Celeriac
+from celeriac.programs.port import ReservedPort
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
-from celeriac.testing.port import ReservedPort
-from celeriac.testing.process import wait_until
 from tests.interop.test_cli_elections import SHOP
 from tests.program import Program, own_environment
 
@@ -40,7 +40,7 @@ def serving(app: Celeriac, folder: Path, *arguments: str) -> Iterator[tuple[Prog
         found: list[str] = []
 
         def is_serving() -> bool:
-            found[:] = re.findall(r"served at (http://\S+?)/api", told.read_text())
+            found[:] = re.findall(r"served at (http://\S+)", told.read_text())
             return bool(found)
 
         assert wait_until(is_serving, patience=PATIENCE), told.read_text()

@@ -131,9 +131,9 @@ def test_an_election_that_was_held_is_not_held_again(scene: Scene, tmp_path: Pat
     file = tmp_path / "ran"
     task = scene.stage.app.signature("ours.record", (str(file), "x"))
 
-    first = task.election(id="again").get(timeout=PATIENCE)
-    second = task.election(id="again").get(timeout=PATIENCE)
-    task.election(id="after").get(timeout=PATIENCE)
+    first = task.election(id="again", force=True).get(timeout=PATIENCE)
+    second = task.election(id="again", force=True).get(timeout=PATIENCE)
+    task.election(id="after", force=True).get(timeout=PATIENCE)
 
     assert first == second == "x"
     assert lines(file).count("begin x") == 2  # of both ids
@@ -143,7 +143,7 @@ def test_an_election_that_was_held_is_not_held_again(scene: Scene, tmp_path: Pat
 def test_in_mode_takeover_it_is_done_too(scene: Scene) -> None:
     task = scene.stage.app.signature("peers.add", (2, 3))
 
-    value = task.election(id="takeover", mode="takeover").get(timeout=PATIENCE)
+    value = task.election(id="takeover", mode="takeover", timeout=5.0).get(timeout=PATIENCE)
 
     assert value == 5
     assert come_true(lambda: scene.is_done("takeover"))
@@ -158,7 +158,7 @@ def test_a_result_that_is_a_message_arrives_as_well(scene: Scene) -> None:
         with running(*by_message):
             task = stage.app.signature("peers.add", (2, 3), queue="by-message")
 
-            value = task.election(id="rpc").get(timeout=PATIENCE)
+            value = task.election(id="rpc", force=True).get(timeout=PATIENCE)
 
     assert value == 5
 
@@ -166,9 +166,9 @@ def test_a_result_that_is_a_message_arrives_as_well(scene: Scene) -> None:
 def test_what_is_not_allowed_and_what_nobody_knows_harms_no_worker(scene: Scene) -> None:
     app = scene.stage.app
 
-    app.control.election("forbidden", "task", {"task": "os.remove", "args": ["/"]})
-    app.control.election("unknown", "no-such-topic")
-    app.signature("peers.add", (1, 1)).election(id="sound").get(timeout=PATIENCE)
+    app.control.election("forbidden", "task", {"task": "os.remove", "args": ["/"]}, force=True)
+    app.control.election("unknown", "no-such-topic", force=True)
+    app.signature("peers.add", (1, 1)).election(id="sound", force=True).get(timeout=PATIENCE)
 
     assert scene.record("forbidden") is None
     assert scene.record("unknown") is None

@@ -18,8 +18,8 @@ import pytest
 from celeriac.app import Celeriac
 from celeriac.config import Limits
 from celeriac.core.clock import MAX_JUMP
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
 from celeriac.wire.text import CUT_MARK
 from tests.builders import task, worker
 from tests.hostile import (

@@ -12,11 +12,11 @@ import pytest
 from redis import Redis
 
 from celeriac.app import Celeriac
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import wait_until
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import wait_until
-from celeriac.testing.service import Service
 from tests.fleet import running
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_results.py"

@@ -105,6 +105,7 @@ def test_celerys_workers_elect_one_of_them_and_ours_follow(
 
         assert values == [number + 1 for number in range(ELECTIONS)]
         assert followed
+        assert come_true(lambda: all(cluster.runs()[result.id] for result in results))
         assert [cluster.runs()[result.id] for result in results] == [1] * ELECTIONS
         assert [each.log().count("won election") for each in cluster.ours] == [0, 0]
         assert [each.errors() for each in cluster.workers] == [[]] * 5

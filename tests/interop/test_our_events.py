@@ -14,10 +14,10 @@ import pytest
 
 from celeriac.app import Celeriac
 from celeriac.node.dispatcher import EventDispatcher
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import wait_until
+from celeriac.programs.service import Service
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import wait_until
-from celeriac.testing.service import Service
 from celeriac.wire.names import event_exchange, event_queue
 from tests.console import Console
 from tests.interop.conftest import Pair, paired

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import wait_until
 from celeriac.testing import postgres
-from celeriac.testing.port import LOOPBACK
 from celeriac.testing.postgres import PostgresServer
-from celeriac.testing.process import wait_until
 from tests.interop.test_brokers_kit import alive
 
 ROOT = Path(__file__).parents[2]

@@ -19,10 +19,10 @@ from celeriac.model.message import Exchange
 from celeriac.node.record_source import record_queue
 from celeriac.node.recorder import Recorder
 from celeriac.node.scribe import Writer
+from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
 from celeriac.store.log_writer import LogWriter
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.process import wait_until
 from celeriac.transport.base import Connection
 from tests.builders import body, task
 

@@ -13,9 +13,9 @@ from celeriac.config import Settings
 from celeriac.core.register import Register
 from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured
 from celeriac.model.election import Decision, Granted, Level, Mode, Record
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer, ValkeyServer
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import wait_until
 from celeriac.transport import redis_arbiter
 from celeriac.transport.redis_arbiter import RedisArbiter
 from celeriac.transport.redis_arbiter_script import MAX_LEASES

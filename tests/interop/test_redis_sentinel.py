@@ -13,10 +13,10 @@ import redis
 from celeriac.config import Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Exchange
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import find_program, wait_until
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import find_program, wait_until
-from celeriac.testing.service import Service
 from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect
 from celeriac.wire.envelope import wrap

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from celeriac.errors import ImproperlyConfigured
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from tests.contract import DEFAULT, Listener, body, publish, queue_of, some_exchange
 from tests.contract_tasks import Taker, send, some_task_queue
 from tests.redis_tasks import (

@@ -10,9 +10,9 @@ import redis
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.model.message import Delivery, Message
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import wait_until
 from celeriac.transport import redis_pipe
 from celeriac.transport.redis import RedisConnection
 from tests.contract import queue_of, some_exchange
@@ -247,11 +247,11 @@ def test_a_link_that_lost_any_part_gives_nothing_back(connect: Connect, client: 
 def test_a_server_that_falls_silent_is_a_lost_link(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_PATIENCE", "_SILENCE"):
-        monkeypatch.setattr(redis_pipe, name, 0.2)
+    monkeypatch.setattr(redis_pipe, "_SILENCE", 0.2)
     link = RedisConnection(Settings(broker_url=own_redis.url))
     Taker(link, QUEUE)
     assert link.drain(1.0) == 0
+    monkeypatch.setattr(redis_pipe, "_PATIENCE", 0.2)
 
     with frozen(own_redis), pytest.raises(ConnectionLost, match="silent"):
         link.drain(PATIENCE)

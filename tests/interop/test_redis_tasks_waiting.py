@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from celeriac.config import Settings
+from celeriac.programs.port import LOOPBACK
 from celeriac.testing.brokers import RedisServer, ValkeyServer
-from celeriac.testing.port import LOOPBACK
 from celeriac.transport import redis_tasks
 from celeriac.transport.redis import RedisConnection
 from celeriac.transport.redis_link import RedisLink

@@ -10,9 +10,9 @@ import redis
 from celeriac.config import Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Exchange
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import find_program
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import find_program
 from celeriac.transport.connect import connect
 from tests.contract import Listener, body, queue_of
 from tests.links import MIB, PATIENCE, Place, arrivals, confirm, success

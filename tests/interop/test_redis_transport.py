@@ -14,8 +14,8 @@ import redis
 from celeriac.config import Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Exchange, ExchangeType, Message
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.process import wait_until
 from celeriac.transport import redis as transport
 from celeriac.transport import redis_link
 from celeriac.transport.base import Connection

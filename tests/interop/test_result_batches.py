@@ -19,9 +19,9 @@ from celeriac.errors import AccessRefused, CallerError, ConnectionLost
 from celeriac.model.result import Failure, Json, ResultMeta, StoredResult
 from celeriac.node.redis_backend import RedisBackend
 from celeriac.node.rpc_backend import RpcBackend
+from celeriac.programs.port import LOOPBACK
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.port import LOOPBACK
-from celeriac.testing.process import wait_until
 from celeriac.transport import redis_store
 from celeriac.transport.redis_link import RedisLink
 from celeriac.transport.redis_store import RedisResultStore

@@ -12,8 +12,8 @@ import redis
 from celeriac.core.waiting import Read, Subscribe, Unsubscribe, WaitingList
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.model.result import Failure, ResultMeta
+from celeriac.programs.port import LOOPBACK
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.port import LOOPBACK
 from celeriac.transport import redis_results
 from celeriac.transport.redis_link import wait_for
 from celeriac.transport.redis_results import RedisResultLink

@@ -295,12 +295,12 @@ def test_r13_an_app_that_is_closed_leaves_no_queue(rpc: Celeriac, amqp_url: str)
 
 
 def test_r14_a_link_lives_on_over_many_heartbeats_while_nobody_waits(amqp_url: str) -> None:
-    app = app_on(amqp_url, "rpc://", broker_heartbeat=1)
+    app = app_on(amqp_url, "rpc://", broker_heartbeat=2)
     reply_to = rpc_backend(app).reply_to
     link = app.backend.consumer._link
 
     # The broker drops a link after two beats that it missed; nothing else happens meanwhile.
-    Event().wait(5.0)
+    Event().wait(8.0)
     app.backend.store_result("a", 42, reply_to=reply_to)
 
     assert app.AsyncResult("a").get(timeout=PATIENCE) == 42

@@ -16,7 +16,7 @@ START = """
 import json, os, sys
 from threading import Thread
 from celeriac import Celeriac
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 broker, backend = sys.argv[1:3]
 options = {"broker_retry_base": 0.01, "broker_retry_cap": 0.05}
 app = Celeriac(broker, backend=backend, environ={}, **options)

@@ -13,9 +13,9 @@ import redis
 from celeriac.config import Settings
 from celeriac.errors import CallerError, ConnectionLost
 from celeriac.model.result import Failure, ResultMeta
+from celeriac.programs.port import LOOPBACK, ReservedPort
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.port import LOOPBACK, ReservedPort
-from celeriac.testing.process import wait_until
 from celeriac.transport import redis_call
 from celeriac.transport.redis_link import RedisLink
 from celeriac.transport.redis_store import RedisResultStore

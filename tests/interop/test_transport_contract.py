@@ -9,8 +9,8 @@ import pytest
 
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured
+from celeriac.programs.port import LOOPBACK, ReservedPort
 from celeriac.testing.brokers import RabbitServer, RedisServer
-from celeriac.testing.port import LOOPBACK, ReservedPort
 from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect as connect_to
 from tests.contract import (

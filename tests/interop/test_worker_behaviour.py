@@ -232,6 +232,7 @@ def test_a_task_that_is_rejected_to_its_queue_comes_again(scene: Scene, pool: st
     ended = sent.get(timeout=PATIENCE, propagate=False)
 
     assert ended == "taken"
+    scene.watcher.wait_for(lambda: len(scene.told("task-rejected", sent.id)) == 1)
     assert [event["requeue"] for event in scene.told("task-rejected", sent.id)] == [True]
 
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from celeriac.app import Celeriac
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
-from celeriac.testing.process import wait_until
 from celeriac.worker.worker import Worker
 from tests.fleet import PATIENCE
 

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from celeriac.app import Celeriac
+from celeriac.programs.process import wait_until
 from celeriac.testing.peers import CeleriacWorker
-from celeriac.testing.process import wait_until
 from celeriac.wire.envelope import opened
 from tests.fleet import OUR_APP, PATIENCE
 from tests.live import IS_LONG

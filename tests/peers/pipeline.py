@@ -9,9 +9,9 @@ from threading import Event, Thread
 
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.session import open_session
+from celeriac.programs.process import wait_until
 from celeriac.store.manifest import read_manifest
 from celeriac.store.place import place_for
-from celeriac.testing.process import wait_until
 from tests.peers.recording import Fate
 
 _PATIENCE = 600.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from celeriac.testing.process import GuardedProcess, wait_until
+from celeriac.programs.process import GuardedProcess, wait_until
 from tests.spark.published import INTERPRETED
 
 ROOT = Path(__file__).parents[2]

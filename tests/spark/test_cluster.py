@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from celeriac.pipeline.java import find_java
-from celeriac.testing.process import GuardedProcess, wait_until
+from celeriac.programs.process import GuardedProcess, wait_until
 from tests.spark.jobs import run_job
 from tests.spark.published import INTERPRETED, Rows, events_of, tables_of, write_log
 

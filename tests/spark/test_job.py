@@ -13,13 +13,14 @@ from celeriac.errors import DiskError, ImproperlyConfigured
 from celeriac.pipeline import warehouse as warehouse_module
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse, paths_of
+from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
 from celeriac.store.manifest import Manifest, write_manifest
 from celeriac.store.place import Place
 from celeriac.store.segment import Segment
 from celeriac.store.upkeep import merge_small
-from celeriac.testing.process import wait_until
 from tests.event_logs import damage_at, seal
+from tests.live import IS_LONG
 from tests.spark.published import BEGIN_AT, INTERPRETED, QUICK, events_of, manifest_of, tables_of, write_log
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def in_chunks(spark: "SparkSession", log: Path, tmp_path_factory: pytest.TempPat
     return warehouse
 
 
+@pytest.mark.skipif(not IS_LONG, reason="it takes long: make soak")
 def test_files_that_no_table_has_any_more_are_kept_for_readers_and_then_removed(
     spark: "SparkSession", in_chunks: Path
 ) -> None:
@@ -112,6 +114,23 @@ def test_a_log_taken_in_parts_and_read_again_gives_the_same_tables(
     assert manifest_of(in_chunks).events == manifest_of(whole).events
     assert before == tables_of(whole)
     assert tables_of(in_chunks) == tables_of(whole)
+
+
+def test_what_is_sealed_during_a_run_waits_for_the_next_one(spark: "SparkSession", tmp_path: Path) -> None:
+    log, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    events = events_of(4)
+    half = len(events) // 2
+    write_log(log, events[:half], segments=1)
+
+    def seal_meanwhile(point: str) -> None:
+        if point == "before-publish":
+            seal(log, events[half:], recorder="rec-1", first=half + 1)
+
+    report = Pipeline(spark, log, warehouse, at=seal_meanwhile).run()
+    again = Pipeline(spark, log, warehouse).run()
+
+    assert (report.chunks, report.events) == (1, half)
+    assert again.events == len(events) - half
 
 
 def test_a_log_that_is_merged_between_two_runs_gives_the_same_tables_and_compaction_changes_none(
@@ -262,6 +281,7 @@ def test_a_log_that_is_merged_while_a_run_writes_is_read_again(
     assert tables_of(warehouse)["tasks"] == tables_of(whole)["tasks"]
 
 
+@pytest.mark.skipif(not IS_LONG, reason="it takes long: make soak")
 def test_tables_are_compacted_while_a_stream_runs_which_takes_what_was_mended_too(
     spark: "SparkSession", whole: Path, tmp_path: Path
 ) -> None:

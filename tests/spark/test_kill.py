@@ -3,7 +3,6 @@
 ``HYPOTHESIS_PROFILE=long`` kills it five times in a batch and five times in a stream.
 """
 
-import os
 from pathlib import Path
 from threading import Event, Thread
 
@@ -11,10 +10,10 @@ import pytest
 
 from celeriac.store.manifest import read_manifest
 from celeriac.store.place import place_for
+from tests.live import IS_LONG
 from tests.spark.jobs import run_job
 from tests.spark.published import Rows, events_of, manifest_of, tables_of, write_log
 
-IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 #: Where, and at which visit: the first chunk has no tables before it, and the second has.
 BATCH = [("tasks-staged", 2)]
 STREAM = [("before-commit", 1)]

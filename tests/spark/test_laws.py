@@ -21,11 +21,11 @@ from tests.spark.task_rows import expected_rows
 _IS_LONG: Final = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 #: An example takes seconds, as Spark does for each job.
 _FEW: Final = settings(
-    max_examples=200 if _IS_LONG else 6,
+    max_examples=200 if _IS_LONG else 4,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 #: Of three jobs.
-_FEWER: Final = settings(_FEW, max_examples=70 if _IS_LONG else 3)
+_FEWER: Final = settings(_FEW, max_examples=70 if _IS_LONG else 2)
 #: Which row of the log says so is up to the order in which they were written, unlike all else.
 _ROWS: Final = ("description_row", "result_row", "error_row")
 _RECEIVED_AT: Final = 1_790_000_000.0

@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from celeriac.cli.root import app
 from celeriac.config import Settings
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.web.metrics import metrics_text
 from celeriac.wire.names import event_exchange
 from tests.promql import Kind, Promql
@@ -558,7 +558,10 @@ def test_services_find_their_pods_and_probes_ask_for_what_is_open() -> None:
 def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]]:
     """The labels of each series that a dashboard exposes that has seen some of everything."""
     held: list[Rig] = []
-    with made(tmp_path_factory.mktemp("web"), arbiter=lambda: held[0].app.arbiter) as rig:
+    queues = {"celery": 2}
+    with made(
+        tmp_path_factory.mktemp("web"), arbiter=lambda: held[0].app.arbiter, queues=lambda: queues
+    ) as rig:
         held.append(rig)
         rig.send("worker-online", freq=2.0)
         rig.run_task("a")

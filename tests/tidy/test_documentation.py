@@ -5,10 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from celeriac.cli.crew import Crew
 from celeriac.cli.demo import Demo
+from celeriac.cli.home import Home
+from celeriac.programs.process import wait_until
 from tests.tidy.repository import ROOT, blocks, named, pages, prose
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
@@ -28,8 +32,21 @@ _RUN_ELSEWHERE = {(ROOT / "examples" / program).read_text() for program in _PROG
 @pytest.fixture(scope="module")
 def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The broker of the sample cluster that ``celeriac up`` starts."""
-    with Demo(tmp_path_factory.mktemp("sample")) as demo:
-        yield demo.url
+    home = Home(tmp_path_factory.mktemp("sample"))
+    with home.taken():
+        demo = Demo(home)
+        members = demo.members()
+        crew = Crew(members)
+
+        def is_up() -> bool:
+            assert crew.tick(monotonic()) == []
+            return all(member.is_up for member in members)
+
+        try:
+            assert wait_until(is_up, patience=120)
+            yield demo.url
+        finally:
+            crew.close()
 
 
 @pytest.mark.parametrize("page", pages(), ids=named)

@@ -13,7 +13,7 @@ from celeriac.core.redaction import Redactor
 from celeriac.model.events import Event
 from celeriac.node.replay import Replay
 from celeriac.node.watcher import Watcher
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
 from celeriac.tui.sight import LiveSight, PastSight, Sight
 from celeriac.tui.top import Revoke, Top

@@ -1,5 +1,6 @@
 """A task is revoked where that is allowed, and only after a yes."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -27,6 +28,29 @@ def test_a_revoke_is_sent_after_a_yes_and_not_before() -> None:
         assert b'"method":"revoke"' in command
         assert b'"task_id":"a"' in command
         assert b'"terminate":false' in command
+
+
+@pytest.mark.parametrize("chosen", ["evil\n", "evil\\n"])
+def test_of_two_tasks_whose_ids_are_shown_alike_the_chosen_one_is_revoked(chosen: str) -> None:
+    (other,) = {"evil\n", "evil\\n"} - {chosen}
+    with rig() as cluster:
+
+        async def revokes(person: Person) -> None:
+            cluster.send("task-received", uuid=other, name="shop.other", args="()", kwargs="{}")
+            cluster.send("task-received", uuid=chosen, name="shop.pay", args="()", kwargs="{}")
+            await person.sees("shop.pay", "shop.other")
+            # The one heard of last is the first.
+            await person.press("enter")
+            await person.sees("EVENTS")
+            await person.press("r")
+            await person.sees("Revoke shop.pay")
+            await person.press("y")
+            await person.sees("revoked evil\\n; no worker answered")
+
+        sit_down(cluster.sight, revokes, revoke=cluster.revoke)
+
+        (command,) = cluster.commands()
+        assert b'"task_id":%s' % json.dumps(chosen).encode() in command
 
 
 @pytest.mark.parametrize("key", ["n", "escape"])

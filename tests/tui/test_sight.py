@@ -1,11 +1,10 @@
 """What the screens show, whatever it is taken from."""
 
 from celeriac.node.replay import Replay
-from celeriac.testing.process import wait_until
-from celeriac.tui.sight import PlayedSight, Stopwatch, find_task
-from celeriac.views.task_list import listed
-from tests.event_logs import HOUR_AT, heartbeat, received, succeeded
-from tests.tui.kit import HOSTILE, PATIENCE, Shelf, past
+from celeriac.programs.process import wait_until
+from celeriac.tui.sight import PlayedSight, Stopwatch
+from tests.event_logs import HOUR_AT, heartbeat, received
+from tests.tui.kit import PATIENCE, Shelf, past
 
 
 class Clock:
@@ -73,13 +72,3 @@ def test_a_replay_says_how_fast_it_goes_and_that_it_is_over() -> None:
 
     sight.check()
     assert list(sight.scene.state.tasks) == ["t1"]
-
-
-def test_a_task_is_found_by_what_is_shown_of_its_id() -> None:
-    ids = ["plain", HOSTILE, "long" * 100]
-    state = past(*(succeeded(uuid) for uuid in ids)).scene.state
-
-    found = [find_task(state, listed(task).uuid) for task in state.tasks.values()]
-
-    assert [task.uuid for task in found if task is not None] == ids
-    assert find_task(state, "no such") is None

@@ -18,7 +18,7 @@ from celeriac.cli.session import Session
 from celeriac.cli.top import top as command
 from celeriac.errors import ConnectionLost
 from celeriac.node.replay import Replay
-from celeriac.testing.port import ReservedPort
+from celeriac.programs.port import ReservedPort
 from celeriac.transport.memory import MemoryBroker
 from celeriac.tui.sight import PlayedSight, Stopwatch
 from celeriac.tui.top import Top

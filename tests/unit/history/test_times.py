@@ -11,6 +11,7 @@ from celeriac import history
 from celeriac.errors import CallerError, DiskError
 from celeriac.history import Warehouse
 from celeriac.history.span import By
+from celeriac.history.times import Per
 from celeriac.model.answer import AttemptTimes, Spread
 from tests.warehouses import MIDNIGHT, publish, rollup
 
@@ -156,6 +157,69 @@ def test_tasks_whose_name_nobody_heard_are_ranked_too(tmp_path: Path) -> None:
     assert [(each.name, each.times.run.p50) for each in found] == [(None, 9.0), ("", 1.0)]
 
 
+@pytest.mark.parametrize(
+    ("per", "told"),
+    [
+        ("task", [("shop.pay", 4), ("shop.büro", 1), ("shop.mail", 1)]),
+        ("worker", [("w1@lab", 5), ("w2@lab", 1)]),
+        ("queue", [("celery", 5), ("mail", 1)]),
+    ],
+)
+def test_tasks_workers_and_queues_are_told_apart_those_with_most_attempts_first(
+    warehouse: Warehouse, per: Per, told: list[tuple[str, int]]
+) -> None:
+    found = warehouse.latency_per(per)
+
+    assert [(each.name, each.times.attempts) for each in found] == told
+    assert warehouse.latency_per(per, limit=1) == found[:1]
+
+
+@pytest.mark.parametrize("since", [None, MIDNIGHT, MIDNIGHT + 11 * MINUTE])
+def test_each_that_is_told_apart_is_as_if_it_alone_was_asked_for(
+    warehouse: Warehouse, since: float | None
+) -> None:
+    tasks = warehouse.latency_per("task", since)
+    workers = warehouse.latency_per("worker", since)
+    queues = warehouse.latency_per("queue", since)
+
+    assert [[each.times] for each in tasks] == [warehouse.latency(each.name, since) for each in tasks]
+    assert [[each.times] for each in workers] == [
+        warehouse.latency(since=since, worker=each.name) for each in workers
+    ]
+    assert [[each.times] for each in queues] == [
+        warehouse.latency(since=since, queue=each.name) for each in queues
+    ]
+
+
+def test_what_is_told_apart_is_of_the_names_and_the_span_alone(warehouse: Warehouse) -> None:
+    def told(*arguments: float | None, **names: str) -> list[tuple[str | None, int, float | None]]:
+        found = warehouse.latency_per("task", *arguments, **names)  # type: ignore[arg-type]
+        return [(each.name, each.times.attempts, each.times.run.p99) for each in found]
+
+    assert told(worker="w2@*") == [("shop.mail", 1, 3.0)]
+    assert told(task="shop.[pm]a*", queue="celery") == [("shop.pay", 4, 5.0)]
+    assert told(MIDNIGHT + HOUR, MIDNIGHT + 2 * HOUR) == [("shop.mail", 1, 3.0), ("shop.pay", 1, 2.0)]
+    assert told(task="' OR 1=1 --") == []
+    assert told(MIDNIGHT + 3 * HOUR) == []
+
+
+def test_what_nobody_heard_the_name_of_is_told_together(tmp_path: Path) -> None:
+    rows = [
+        rollup(MIDNIGHT, queue=None, runs=[9.0], waits=[1.0]),
+        rollup(MIDNIGHT, "shop.mail", queue=None, runs=[8.0]),
+        rollup(MIDNIGHT, queue="", runs=[1.0]),
+    ]
+    publish(tmp_path, {"rollups_hour": rows})
+
+    with history.open(tmp_path) as warehouse:
+        found = warehouse.latency_per("queue")
+
+    assert [(each.name, each.times.run.p99, each.times.wait.p50) for each in found] == [
+        (None, 9.0, 1.0),
+        ("", 1.0, None),
+    ]
+
+
 def test_two_names_are_compared(warehouse: Warehouse) -> None:
     found = warehouse.compare("shop.pay", "shop.mail", since=MIDNIGHT + HOUR)
 
@@ -208,5 +272,11 @@ def test_what_cannot_be_asked_is_refused(warehouse: Warehouse) -> None:
         warehouse.top("worst")  # type: ignore[arg-type]
     with pytest.raises(CallerError, match="at least 1, not 0"):
         warehouse.top(limit=0)
+    with pytest.raises(CallerError, match="not told apart by 'name'"):
+        warehouse.latency_per("name")  # type: ignore[arg-type]
+    with pytest.raises(CallerError, match="at least 1, not 0"):
+        warehouse.latency_per("task", limit=0)
+    with pytest.raises(CallerError, match="swap them"):
+        warehouse.latency_per("task", 2.0, 1.0)
     with pytest.raises(CallerError, match="swap them"):
         warehouse.compare((2.0, 1.0), (None, None))

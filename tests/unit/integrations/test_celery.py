@@ -13,7 +13,7 @@ from celery.worker.control import Panel
 
 from celeriac.errors import ImproperlyConfigured
 from celeriac.integrations.celery import COMMAND, MembersStep, Observer, _overheard, _tell_members, install
-from tests.builders import AT, WORKER, worker
+from tests.builders import WORKER, worker
 
 US = "us@here"
 PULSE = 0.5
@@ -49,7 +49,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def observer(clock: Clock) -> Observer:
-    made = Observer(US, pid=1, freq=2.0, now=clock, wall_time=lambda: AT)
+    made = Observer(US, pid=1, freq=2.0, now=clock)
     made.tick()
     return made
 

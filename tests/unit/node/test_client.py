@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from celeriac import CallerError, Celeriac, ImproperlyConfigured, MemoryBroker
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 
 HIDDEN = "s3cret"
 

@@ -7,7 +7,7 @@ import pytest
 
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.node import courier
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from tests.rig import NEVER, PATIENCE, Rig, couriers
 
 # -- while the broker is away

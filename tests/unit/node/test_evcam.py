@@ -12,7 +12,7 @@ from celeriac import MemoryBroker, State
 from celeriac.app import Celeriac
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.node.camera import Polaroid, evcam, load_camera, make_camera
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from tests.unit.node.test_camera import PATIENCE, Album, Broken, Film
 
 
@@ -47,10 +47,10 @@ def test_evcam_takes_pictures_of_what_happens_until_it_is_stopped(
         return Kept(state, **options)
 
     film = Film()
-    monkeypatch.setattr("celeriac.testing.process.Kept", Kept, raising=False)
+    monkeypatch.setattr("celeriac.programs.process.Kept", Kept, raising=False)
     camera: Any = {
         "class": Kept,
-        "name": "celeriac.testing.process:Kept",
+        "name": "celeriac.programs.process:Kept",
         "instance": Album(app.events.State(), freq=0.01),
         "film": film,
         "function": make,
@@ -90,7 +90,7 @@ def test_evcam_ends_cleanly_at_ctrl_c(app: Celeriac) -> None:
 
     assert heard.is_set()
     assert not camera.is_installed
-    assert wait_until(lambda: active_count() == threads, patience=PATIENCE)
+    assert wait_until(lambda: active_count() <= threads, patience=PATIENCE)
 
 
 def test_evcam_goes_on_with_a_camera_that_raises(app: Celeriac, caplog: pytest.LogCaptureFixture) -> None:

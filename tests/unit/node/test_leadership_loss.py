@@ -118,7 +118,7 @@ def test_a_grant_that_comes_too_late_is_not_used(fickle: Fickle, clock: Clock) -
 def test_who_is_told_that_it_is_anothers_steps_down(fickle: Fickle) -> None:
     reasons: list[str] = []
     fickle.instead["renew"] = lambda *_, **__: False
-    leader = lead(fickle, ttl=3, on_step_down=reasons.append)
+    leader = lead(fickle, ttl=6, on_step_down=reasons.append)
 
     leader.elect()
 

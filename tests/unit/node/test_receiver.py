@@ -148,6 +148,20 @@ def test_without_handlers_a_state_alone_is_fed(app: Celeriac, broker: MemoryBrok
     assert state.workers[WORKER].alive
 
 
+def test_without_handlers_all_events_that_came_can_be_taken_at_once(
+    app: Celeriac, broker: MemoryBroker
+) -> None:
+    batches: list[list[str]] = []
+
+    with listening(app) as receiver:
+        receiver.on_events = lambda events: batches.append([event.type for event in events])
+        publish(broker, [task("received"), worker("heartbeat"), task("started")])
+        receiver.capture(limit=2, timeout=PATIENCE)
+        receiver.capture(limit=1, timeout=PATIENCE)
+
+    assert batches == [["task-received", "worker-heartbeat"], ["task-started"]]
+
+
 def test_the_clock_moves_past_each_message(app: Celeriac, broker: MemoryBroker) -> None:
     with listening(app) as receiver:
         publish(broker, [task("started", clock=500), task("succeeded", clock=400)])

@@ -9,9 +9,9 @@ import pytest
 from celeriac.node.record_health import RecordHealth, ailment
 from celeriac.node.recorder import Progress
 from celeriac.node.supervisor import Supervisor
+from celeriac.programs.process import wait_until
 from celeriac.store.disk_use import DiskUse
 from celeriac.store.recorder_status import read_status
-from celeriac.testing.process import wait_until
 
 GOOD = Progress("recording", recorded=7, last_event_at=5.0, lag=0.5)
 

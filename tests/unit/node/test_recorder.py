@@ -17,7 +17,7 @@ from celeriac.node.reception import Reception
 from celeriac.node.recorder import Progress, Recorder
 from celeriac.node.rehearsal import Rehearsal
 from celeriac.node.scribe import Opened
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.event import Gate
 from tests.builders import body, task

@@ -282,7 +282,7 @@ def test_the_failure_of_a_task_before_one_of_a_set_ends_the_wait(backend: StoreB
     last = backend.result("last", parent=backend.result("first"))
     results = ResultSet([backend.result("a"), last], backend=backend)
 
-    with waiting(backend.consumer, lambda: results.join(timeout=1.0)) as (future,):
+    with waiting(backend.consumer, lambda: results.join(timeout=PATIENCE)) as (future,):
         store.finish("a")
         store.put(failed("first"))
 

@@ -12,7 +12,7 @@ from celeriac.model.message import Message, Queue
 from celeriac.model.task_request import Posting, TaskRequest
 from celeriac.node import sender as module
 from celeriac.node.sender import TaskSender
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker, MemoryConnection
 from celeriac.wire.names import task_queue
 

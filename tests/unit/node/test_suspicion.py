@@ -31,3 +31,11 @@ def test_without_re2_the_rules_do_it_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert redactor.is_suspect("{}")
     assert redactor.text("password='abc'") == "password='**'"
+
+
+def test_what_was_clean_before_is_clean_and_what_was_suspect_is_suspect_however_many_came_between() -> None:
+    redactor = quicken(Redactor())
+
+    for _ in range(2):
+        assert not any(redactor.is_suspect(f"order {number}") for number in range(5000))
+        assert redactor.is_suspect("password='abc'")

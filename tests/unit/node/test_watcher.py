@@ -7,11 +7,12 @@ from celeriac.app import Celeriac
 from celeriac.core.member import Liveness
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError
-from celeriac.node.watcher import MAX_LISTENERS, Watcher
+from celeriac.model.events import Event
+from celeriac.node.watcher import MAX_LISTENERS, Listener, Watcher
+from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
-from celeriac.testing.process import wait_until
 from celeriac.transport.memory import MemoryBroker
-from tests.event_logs import HOUR_AT, received, seal
+from tests.event_logs import HOUR_AT, received, seal, succeeded
 
 PATIENCE = 20.0
 
@@ -21,6 +22,14 @@ def app() -> Celeriac:
     return Celeriac(MemoryBroker(), hostname="watcher@lab", environ={})
 
 
+def take(listener: Listener, events: list[Event]) -> list[Event]:
+    """Add what came, of which nothing may have been lost."""
+    came, overlooked = listener.taken()
+    assert overlooked == 0
+    events += came
+    return events
+
+
 def test_events_that_come_are_in_the_state_counted_and_given_to_who_listens(app: Celeriac) -> None:
     with Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher:
         assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
@@ -28,16 +37,40 @@ def test_events_that_come_are_in_the_state_counted_and_given_to_who_listens(app:
         with watcher.listening() as listener:
             dispatcher.send("worker-online", freq=2.0)
             dispatcher.send("task-received", uuid="a", name="shop.pay")
-            assert wait_until(lambda: watcher.state.event_count == 2, patience=PATIENCE)
-            assert wait_until(lambda: "w1@lab" in watcher.presences(), patience=PATIENCE)
-            events, overlooked = listener.taken()
+            events: list[Event] = []
+            assert wait_until(lambda: len(take(listener, events)) == 2, patience=PATIENCE)
 
     assert [event.type for event in events] == ["worker-online", "task-received"]
-    assert overlooked == 0
     assert watcher.scene.tally.by_state == {"RECEIVED": 1}
     assert watcher.presences()["w1@lab"].liveness is Liveness.ALIVE
     assert not watcher.is_receiving
     watcher.check()
+
+
+def test_the_policy_of_a_task_counts_though_it_was_named_just_before(app: Celeriac) -> None:
+    watcher = Watcher(app.events, hostname=app.hostname, redactor=Redactor({"bank.*": "drop"}))
+    told = "password='abc'"
+    came: list[Event] = [
+        received("a", name="bank.pay", args=told),
+        succeeded("a", 1.0, result="fine"),
+        received("b", name="shop.pay", args=told),
+        succeeded("b", 1.0, result="fine"),
+    ]
+
+    with watcher.listening() as listener:
+        assert watcher.receiver.on_events is not None
+        watcher.receiver.on_events(came)
+        heard, _ = listener.taken()
+
+    tasks = watcher.state.tasks
+    assert (tasks["a"].args, tasks["a"].result) == (None, None)
+    assert (tasks["b"].args, tasks["b"].result) == ("password='**'", "fine")
+    assert [event.get("args", event.get("result")) for event in heard] == [
+        None,
+        None,
+        "password='**'",
+        "fine",
+    ]
 
 
 def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path: Path) -> None:
@@ -56,6 +89,9 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
     assert watcher.scene.tally.by_state == {"RECEIVED": 1}
     # A series that began anew with what was in it before would be counted twice.
     assert not watcher.scene.series.events
+    # What the log says nothing of is not known, though it was less than an hour ago.
+    assert watcher.scene.watched(HOUR_AT - 1800, HOUR_AT - 1500) == 0
+    assert watcher.scene.watched(HOUR_AT + 60, HOUR_AT + 90) == 30
 
 
 def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:

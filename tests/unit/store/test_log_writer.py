@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from celeriac.errors import CallerError, DiskError, ImproperlyConfigured
+from celeriac.programs.process import wait_until
 from celeriac.store.local_place import LocalPlace
 from celeriac.store.log_writer import LogWriter
 from celeriac.store.place import place_for
 from celeriac.store.segment import segments_in
-from celeriac.testing.process import wait_until
 from tests.recorded import (
     NOON_AT,
     ids_in,

@@ -12,6 +12,7 @@ import pytest
 
 from celeriac.errors import DiskError
 from celeriac.model.events import Event
+from celeriac.programs.process import wait_until
 from celeriac.store import spool as spools
 from celeriac.store.columns import to_batch
 from celeriac.store.disk import write_new
@@ -22,7 +23,6 @@ from celeriac.store.place import place_for
 from celeriac.store.segment import read_segment, segments_in, write_segment
 from celeriac.store.upkeep import merge_small, verify
 from celeriac.store.write_ahead import WriteAhead
-from celeriac.testing.process import wait_until
 from tests.recorded import NOON_AT, ids_in, numbered, recorded_in, settle, write_ahead_in, writer_for
 
 TINY: dict[str, Any] = {"segment_bytes": 1}

@@ -13,8 +13,8 @@ from celeriac.app import Celeriac
 from celeriac.core.redaction import Redactor
 from celeriac.history import Warehouse
 from celeriac.model.events import Event
-from celeriac.node.watcher import Watcher
-from celeriac.testing.process import wait_until
+from celeriac.node.watcher import Listener, Watcher
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
@@ -27,12 +27,14 @@ PATIENCE = 20.0
 class Rig:
     """An app whose events a dashboard shows."""
 
-    def __init__(self, app: Celeriac, board: Board, broker: MemoryBroker) -> None:
+    def __init__(self, app: Celeriac, board: Board, broker: MemoryBroker, listener: Listener) -> None:
         self.app = app
         self.broker = broker
         self.board = board
         self._dispatcher = app.events.Dispatcher(hostname="w1@lab")
         self._sent = 0
+        self._listener = listener
+        self._heard = 0
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send an event as a worker does."""
@@ -40,8 +42,13 @@ class Rig:
         self._dispatcher.send(kind, **fields)
 
     def arrived(self) -> None:
-        """Wait until all that was sent is in the state."""
-        assert wait_until(lambda: self.board.watcher.state.event_count >= self._sent, patience=PATIENCE)
+        """Wait until all that was sent is known: who listens is told last."""
+        assert wait_until(self._has_arrived, patience=PATIENCE)
+
+    def _has_arrived(self) -> bool:
+        came, overlooked = self._listener.taken()
+        self._heard += len(came) + overlooked
+        return self._heard >= self._sent
 
     def run_task(self, uuid: str, name: str = "shop.pay", **fields: Any) -> None:
         """Have a task received, started and succeeded."""
@@ -64,7 +71,8 @@ def rig(tmp_path: Path, **board: Any) -> Iterator[Rig]:
         assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
         made = Board(watcher, **{"warehouse": Warehouse(tmp_path / "warehouse"), **board})
         try:
-            yield Rig(app, made, broker)
+            with watcher.listening() as listener:
+                yield Rig(app, made, broker, listener)
         finally:
             made.close()
             app.close()
@@ -79,7 +87,8 @@ def served(rig: Rig, access: Access | None = None, actions: Actions | None = Non
         thread.start()
         try:
             assert wait_until(lambda: server.started, patience=PATIENCE)
-            with httpx.Client(base_url=f"http://127.0.0.1:{link.getsockname()[1]}") as client:
+            address = f"http://127.0.0.1:{link.getsockname()[1]}"
+            with httpx.Client(base_url=address, timeout=PATIENCE) as client:
                 yield client
         finally:
             server.should_exit = True

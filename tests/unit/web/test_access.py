@@ -64,6 +64,17 @@ def test_after_many_wrong_guesses_who_guesses_waits_for_a_minute_and_others_do_n
     assert access.log_in("ada", "correct horse", "10.0.0.1") is not None
 
 
+def test_who_guesses_at_many_names_waits_and_keeps_nobody_else_out() -> None:
+    access = Access([ADA], now=Clock())
+    for number in range(40):
+        access.log_in(f"nobody-{number}", "wrong", "10.0.0.1")
+
+    with pytest.raises(CallerError, match="wait a minute"):
+        access.log_in("somebody", "wrong", "10.0.0.1")
+
+    assert access.log_in("ada", "correct horse", "10.0.0.2") is not None
+
+
 def test_right_tokens_are_no_guesses_however_many_accounts_there_are() -> None:
     tokens = {f"program-{number}": new_token(f"program-{number}") for number in range(15)}
     access = Access([Account(name, Role.VIEWER, hashed(token), True) for name, token in tokens.items()])

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from celeriac.errors import ConnectionLost
-from celeriac.model.events import Received, Succeeded
+from celeriac.model.events import MAX_ID_CHARS, Received, Succeeded
 from celeriac.web.access import Access
 from celeriac.web.action import MAX_TASKS, Actions
 from celeriac.web.audit import Audit
@@ -75,14 +75,17 @@ def test_a_task_is_sent_once_more_with_the_arguments_that_its_events_told(
     rig: Rig, operator: httpx.Client, sent: Sent, audit: Path
 ) -> None:
     rig.put(received("good"), received("cut", 2, args="(1, ...)"), received("object", 3, args="(<Job 1>,)"))
+    rig.put(received("odd", 4, args="({[1]},)"))
 
-    done = operator.post("/api/v1/control/retry", json={"ids": ["good", "cut", "object", "none"]}).json()
+    ids = ["good", "cut", "object", "odd", "none"]
+    done = operator.post("/api/v1/control/retry", json={"ids": ids}).json()
 
     assert sent.calls == [("shop.pay", [1, "two"], {"three": 3}, {"queue": None})]
     assert done["replies"] == {"good": "sent as new-id"}
     assert {each["uuid"]: each["reason"] for each in done["refused"]} == {
         "cut": "its events tell its arguments in part only",
         "object": "its events do not tell its arguments as such",
+        "odd": "its events do not tell its arguments as such",
         "none": "it is not in memory",
     }
     assert [(line["user"], line["action"]) for line in lines(audit)] == [
@@ -183,3 +186,16 @@ def test_what_could_not_be_sent_is_told_beside_what_was(
 
     assert done["replies"] == {"first": "sent as new-id"}
     assert done["refused"] == [{"uuid": "second", "reason": "it could not be sent: the broker is away"}]
+
+
+def test_the_longest_id_there_is_can_be_named_as_it_is(
+    rig: Rig, operator: httpx.Client, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celeriac.web.action._PATIENCE", 0.01)
+    longest = "\x1b/?#" * (MAX_ID_CHARS // 4)
+    rig.put(received(longest))
+
+    (task,) = operator.get("/api/v1/tasks", params={"root": longest}).json()["tasks"]
+    operator.post("/api/v1/control/revoke", json={"ids": [task["key"]], "terminate": True})
+
+    assert lines(audit)[0]["targets"] == [longest]

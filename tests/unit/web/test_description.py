@@ -1,6 +1,7 @@
 """The API as it is described: whatever its description allows is answered as it says."""
 
 from collections.abc import Iterator
+from re import sub
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,20 +56,43 @@ def fill(running: Rig) -> None:
 
 #: All but the stream of events, which has no end. What is described is up to no cluster.
 DESCRIBED = make_app(cast("Board", None), Access()).openapi()
-api = schemathesis.openapi.from_dict(DESCRIBED).exclude(path="/api/v1/events")
+OPERATIONS = [
+    (method.upper(), path)
+    for path, methods in DESCRIBED["paths"].items()
+    for method in methods
+    if path != "/api/v1/events"
+]
+api = schemathesis.openapi.from_dict(DESCRIBED)
 
 
-@api.parametrize()
-@settings(
-    max_examples=ON_DISK.max_examples,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_whatever_the_description_allows_is_answered_as_it_says(
-    case: "schemathesis.Case[Any]", address: str
-) -> None:
-    # Some of what it allows makes no sense: a time that ends before it begins.
-    case.call_and_validate(base_url=address, excluded_checks=[positive_data_acceptance])
+def asking(method: str, path: str) -> Any:
+    """Return a test that whatever the description allows of an operation is answered as it says."""
+
+    @api.include(method=method, path=path).parametrize()
+    @settings(
+        max_examples=ON_DISK.max_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+    def ask(case: "schemathesis.Case[Any]", address: str) -> None:
+        # Some of what it allows makes no sense: a time that ends before it begins.
+        case.call_and_validate(base_url=address, excluded_checks=[positive_data_acceptance])
+
+    return ask
+
+
+# Each by a name of its own. Schemathesis gives one id to all of them, and of tests with one id a single one
+# is run where files of tests are run side by side.
+globals().update(
+    {f"test_{sub(r'[^a-z0-9]+', '_', f'{method} {path}'.lower())}": asking(method, path)
+     for method, path in OPERATIONS}
+)  # fmt: skip
+
+
+def test_every_operation_is_asked() -> None:
+    asked = [name for name in globals() if name.startswith(("test_get_api", "test_post_api"))]
+
+    assert len(asked) == len(OPERATIONS) > 20
 
 
 def test_the_description_names_every_part() -> None:

@@ -9,6 +9,7 @@ import pytest
 from celeriac.web.access import Access, Account, Role, hashed, new_token
 from celeriac.web.action import Actions
 from celeriac.web.audit import Audit
+from celeriac.web.guard import COOKIE
 from celeriac.web.server import make_app
 from tests.unit.web.kit import Rig, served
 
@@ -132,7 +133,15 @@ def test_who_asks_for_another_host_is_refused(ask: httpx.Client, host: str) -> N
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:1", "http://localhost"]
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "http://[",
+        "http://127.0.0.1",
+        "http://127.0.0.1:1",
+        "http://localhost",
+    ],
 )
 def test_the_page_of_another_site_cannot_act(locked: httpx.Client, origin: str) -> None:
     headers = {"Authorization": f"Bearer {TOKENS[Role.OPERATOR]}", "Origin": origin}
@@ -150,7 +159,23 @@ def test_every_answer_says_what_a_browser_may_do_with_it(ask: httpx.Client) -> N
         headers = ask.get(path).headers
 
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "access-control-allow-origin" not in headers
         assert "server" not in headers
+
+
+def test_who_logs_out_is_told_of_no_further_events(rig: Rig) -> None:
+    access = Access(ACCOUNTS)
+    shown = access.log_in("ada", PASSWORD)
+    assert shown is not None
+
+    with served(rig, access) as client:
+        client.cookies.set(COOKIE, shown)
+        with client.stream("GET", "/api/v1/events") as answer:
+            told = answer.iter_lines()
+            assert next(told) == ": listening"
+            access.log_out(shown)
+
+            assert [line for line in told if line] == []  # it ends
+        assert client.get("/api/v1/overview").status_code == 401

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.web.kit import Rig
+from tests.unit.web.kit import Rig, served
+from tests.unit.web.kit import rig as made
 
 
 def read(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -32,6 +35,18 @@ def test_tasks_workers_and_times_are_scraped(rig: Rig, ask: httpx.Client) -> Non
     assert told["celeriac_tasks"][("", "celeriac_tasks"), ("state", "SUCCESS")] == 2
     assert told["celeriac_workers"][("", "celeriac_workers"), ("liveness", "ALIVE")] == 1
     assert told["celeriac_receiving"][("", "celeriac_receiving"),] == 1
+
+
+def test_queues_are_scraped(tmp_path: Path) -> None:
+    with made(tmp_path, queues=lambda: {"celery": 3, "bulk": 0}) as rig, served(rig) as ask:
+        told = read(ask.get("/metrics").text)["celeriac_queue_length"]
+        overview = ask.get("/api/v1/overview").json()
+
+    assert told == {
+        (("", "celeriac_queue_length"), ("queue", "celery")): 3,
+        (("", "celeriac_queue_length"), ("queue", "bulk")): 0,
+    }
+    assert overview["queues"] == {"celery": 3, "bulk": 0}
 
 
 def test_an_empty_cluster_is_scraped_too(ask: httpx.Client) -> None:

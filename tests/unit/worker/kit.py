@@ -10,7 +10,7 @@ from celeriac.model.outcome import Outcome
 from celeriac.model.states import SUCCESS
 from celeriac.model.task_request import TaskRequest
 from celeriac.node.control import Control
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
 from celeriac.wire.names import task_queue
 from celeriac.wire.task_request import decode, encode

@@ -302,7 +302,7 @@ def test_a_worker_that_cannot_begin_says_why_where_it_is_begun(site: Site) -> No
 
 
 def test_a_second_worker_of_one_name_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    site = Site(worker_mingle_timeout=0.3)
+    site = Site(worker_mingle_timeout=2.0)
     site.task("shop.pay")
     with site.worker(HandPool()):
         second = site.worker(HandPool())

@@ -12,7 +12,7 @@ from typing import Any
 from celeriac.config import Settings
 from celeriac.model.outcome import Outcome
 from celeriac.model.task_request import TaskRequest
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.worker.execute import Executor
 from celeriac.worker.pool.base import Job, Pool
 from celeriac.worker.pool.choose import make_pool

@@ -14,7 +14,7 @@ import pytest
 from celeriac.config import Settings
 from celeriac.errors import ImproperlyConfigured
 from celeriac.model.outcome import Outcome
-from celeriac.testing.process import wait_until
+from celeriac.programs.process import wait_until
 from celeriac.worker.execute import Executor
 from celeriac.worker.pool.child import load_app
 from celeriac.worker.pool.choose import make_pool
@@ -141,7 +141,8 @@ def test_a_job_that_closes_the_socket_of_its_process_is_lost_and_keeps_nobody_wa
     (outcome,) = ledger.run(given)
 
     assert (outcome.state, outcome.cause) == ("FAILURE", "lost")
-    assert [each.stat().st_size for each in tmp_path.iterdir()] == [0] * (64 * has_reused)
+    # It is ended as soon as its socket is seen to be closed, which may be before it has opened all 64.
+    assert {each.stat().st_size for each in tmp_path.iterdir()} <= {0}
     assert ledger.run(job("add", 1, 2))[0].result == b"3"
 
 

@@ -15,10 +15,11 @@ from celeriac.config import Settings
 from celeriac.errors import SoftTimeLimitExceeded
 from celeriac.model.outcome import Outcome
 from celeriac.node.context import Report
+from celeriac.programs.process import wait_until
 from celeriac.worker.pool.base import Job
 from celeriac.worker.pool.run import failed
 from celeriac.worker.pool.threads import ThreadPool
-from tests.unit.worker.pool.ledger import Ledger, job, started
+from tests.unit.worker.pool.ledger import PATIENCE, Ledger, job, started
 
 
 def thread_names() -> set[str]:
@@ -87,7 +88,7 @@ def test_a_pool_that_was_stopped_leaves_no_thread() -> None:
 
         ledger.pool.stop()
 
-        assert thread_names() <= before
+        assert wait_until(lambda: thread_names() <= before, patience=PATIENCE)
 
 
 class SlowListener(Ledger):
@@ -170,8 +171,9 @@ class Counting:
 def test_a_job_that_is_about_to_begin_when_the_pool_is_killed_is_not_run() -> None:
     runner, listener = Counting(), Slow()
     pool = ThreadPool(runner, size=1, settings=Settings())
+    before = {*threading.enumerate()}
     pool.start(listener)
-    (thread,) = [each for each in threading.enumerate() if each.name in thread_names()]
+    (thread,) = {*threading.enumerate()} - before
     pool.submit(job("pid"))
     assert listener.is_there.wait(120)
 

@@ -1,0 +1,148 @@
+"""A dashboard as people have it: the program, a real broker, a real browser."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, Request
+
+from celeriac.app import Celeriac
+from celeriac.node.dispatcher import EventDispatcher
+from celeriac.programs.process import wait_until
+from tests.program import Program, own_environment
+
+__all__ = ["PATIENCE", "Cluster", "Dashboard", "Visitor", "dashboard", "keep_screenshot"]
+
+PATIENCE: Final = 60.0
+#: Where pictures of pages are kept, to be looked at.
+SCREENSHOTS: Final = Path("build/screenshots")
+
+
+class Dashboard:
+    """A dashboard that runs, and what its API says."""
+
+    def __init__(self, address: str, client: httpx.Client) -> None:
+        self.address = address
+        self.client = client
+
+    def api(self, path: str, **query: Any) -> Any:
+        """Return what the API answers."""
+        answer = self.client.get(f"/api/v1/{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@contextmanager
+def dashboard(url: str, *options: str, token: str | None = None, **environment: str) -> Iterator[Dashboard]:
+    """Have ``celeriac web`` serve what happens at a broker."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        env = own_environment(CELERIAC_BROKER_URL=url, CELERIAC_LOG_URL=f"{folder}/none", **environment)
+        options = ("--port", "0", "--audit", f"{folder}/audit.jsonl", *options)
+        with (
+            told.open("wb") as out,
+            Program("web", *options, env=env, cwd=Path(folder), stderr=out) as program,
+        ):
+            found: list[str] = []
+
+            def is_served() -> bool:
+                found[:] = re.findall(r"served at (http://\S+)", told.read_text())
+                return bool(found) or program.poll() is not None
+
+            assert wait_until(is_served, patience=PATIENCE)
+            assert found, told.read_text()
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            with httpx.Client(base_url=found[0], headers=headers, timeout=PATIENCE) as client:
+                yield Dashboard(found[0], client)
+            program.terminate()
+            assert program.wait() == 0, told.read_text()
+
+
+class Cluster:
+    """Sends the events of tasks and workers that are none, so that a test knows all that happened."""
+
+    def __init__(self, app: Celeriac) -> None:
+        self.app = app
+        self._dispatchers: dict[str, EventDispatcher] = {}
+        self.sent = 0
+
+    def send(self, kind: str, node: str = "w1@lab", **fields: Any) -> None:
+        """Send an event as a node does."""
+        if node not in self._dispatchers:
+            self._dispatchers[node] = self.app.events.Dispatcher(hostname=node)
+        self._dispatchers[node].send(kind, **fields)
+        self.sent += 1
+
+    def run_task(self, uuid: str, name: str = "shop.pay", node: str = "w1@lab", **fields: Any) -> None:
+        """Have a task received, started and succeeded."""
+        self.send("task-received", node, uuid=uuid, name=name, **{"args": "(1,)", "kwargs": "{}", **fields})
+        self.send("task-started", node, uuid=uuid)
+        self.send("task-succeeded", node, uuid=uuid, result="'done'", runtime=0.25)
+
+    def fail_task(
+        self, uuid: str, name: str = "shop.pay", error: str = "ValueError('no')", **fields: Any
+    ) -> None:
+        """Have a task received, started and failed."""
+        self.send("task-received", uuid=uuid, name=name, **{"args": "(1,)", "kwargs": "{}", **fields})
+        self.send("task-started", uuid=uuid)
+        self.send("task-failed", uuid=uuid, exception=error, traceback=f"Traceback:\n  in pay\n{error}")
+
+    def arrived(self, at: Dashboard) -> None:
+        """Wait until a dashboard has heard all that was sent since it began."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.flush()
+        assert wait_until(lambda: at.api("overview")["events"] >= self.sent, patience=PATIENCE)
+
+    def close(self) -> None:
+        """Let go of all links."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.close()
+
+
+class Visitor:
+    """Somebody with a browser. What goes wrong in it, and what it asks of others, is kept."""
+
+    def __init__(self, context: BrowserContext, address: str) -> None:
+        self.address = address
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(1000 * PATIENCE)
+        #: Errors that its console showed.
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda said: self._hear(said.type, said.text))
+        self.page.on("request", self._look)
+        # What an attack in some field would call.
+        self.page.expose_function("alert", lambda *told: self.errors.append(f"alert: {told}"))
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.errors.append(text)
+
+    def _look(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(self.address).netloc:
+            self.foreign.append(request.url)
+
+    def go(self, path: str = "/") -> Page:
+        """Go to a page, and wait until it is alive."""
+        self.page.goto(self.address + path)
+        self.page.wait_for_function("window.socket?.connected || document.querySelector('form')")
+        return self.page
+
+    def check_access(self) -> None:
+        """Ask axe-core what cannot be reached, read or told by people who do not see, or use keys alone."""
+        found = Axe().run(self.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
+        assert found.violations_count == 0, found.generate_report()
+
+
+def keep_screenshot(page: Page, name: str) -> None:
+    """Keep a picture of a whole page."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True, animations="disabled")

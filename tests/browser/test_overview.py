@@ -1,0 +1,146 @@
+"""The first page: it says what the API says, and what to do where there is nothing to see."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from celeriac.testing.brokers import RedisServer
+from tests.browser.conftest import Visit
+from tests.browser.kit import Cluster, Dashboard, dashboard, keep_screenshot
+
+
+@pytest.fixture(scope="module")
+def busy(redis: RedisServer, cluster: Cluster) -> Iterator[Dashboard]:
+    with dashboard(redis.url) as running:
+        for node in ("w1@lab", "w2@lab"):
+            cluster.send(
+                "worker-heartbeat", node, freq=600.0, active=1, processed=20, loadavg=(0.1, 0.2, 0.3)
+            )
+        for number in range(40):
+            cluster.run_task(f"t{number}", node=f"w{number % 2 + 1}@lab")
+        for number in range(15):
+            cluster.fail_task(f"f{number}")
+        cluster.arrived(running)
+        yield running
+
+
+def test_it_says_what_the_api_says(busy: Dashboard, visit: Visit) -> None:
+    visitor = visit(busy)
+    page = visitor.go()
+    told = busy.api("overview")
+
+    expect(page.locator("[data-tile=tasks]")).to_have_text(str(told["tasks"]))
+    expect(page.locator("[data-tile=workers]")).to_have_text("2 of 2")
+    rows = page.locator("[data-state-row]")
+    expect(rows).to_have_count(2)
+    assert {tuple(row.split()) for row in rows.all_inner_texts()} == {
+        (state, str(count)) for state, count in told["tasks_by_state"].items()
+    }
+    expect(page.locator("[data-alerts]")).to_contain_text("27 % of 55 tasks failed within five minutes")
+    expect(page.locator("[data-queue-row]")).to_contain_text("celery")
+    visitor.check_access()
+    keep_screenshot(page, "overview")
+
+
+def test_it_follows_what_happens(busy: Dashboard, cluster: Cluster, visit: Visit) -> None:
+    page = visit(busy).go()
+    before = busy.api("overview")["tasks"]
+    expect(page.locator("[data-tile=tasks]")).to_have_text(str(before))
+
+    cluster.run_task("later")
+
+    expect(page.locator("[data-tile=tasks]")).to_have_text(str(before + 1))
+
+
+def test_a_state_leads_to_its_tasks(busy: Dashboard, visit: Visit) -> None:
+    page = visit(busy).go()
+
+    page.get_by_role("link", name="FAILURE").click()
+
+    page.wait_for_url("**/tasks?state=FAILURE")
+
+
+def test_with_no_tasks_it_says_how_to_have_some(own_redis: RedisServer, visit: Visit) -> None:
+    with dashboard(own_redis.url) as quiet:
+        visitor = visit(quiet)
+        page = visitor.go()
+
+        expect(page.locator("[data-empty=tasks]")).to_contain_text("celery worker -E")
+        visitor.check_access()
+        keep_screenshot(page, "overview-empty")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_light_or_dark_as_the_system_is_until_somebody_chooses(
+    busy: Dashboard, visit: Visit, scheme: str
+) -> None:
+    visitor = visit(busy, color_scheme=scheme)
+    page = visitor.go()
+    other = "dark" if scheme == "light" else "light"
+    expect(page.locator(f"body.body--{scheme}")).to_be_attached()
+
+    page.get_by_label("Light or dark").click()
+    expect(page.locator(f"body.body--{other}")).to_be_attached()
+    visitor.go()
+
+    expect(page.locator(f"body.body--{other}")).to_be_attached()
+    expect(page.locator("[data-tile=tasks]")).not_to_have_text("-")
+    visitor.check_access()
+    keep_screenshot(page, f"overview-{other}")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(busy: Dashboard, visit: Visit) -> None:
+    visitor = visit(busy, viewport={"width": 390, "height": 800})
+    page = visitor.go()
+    expect(page.locator("[data-tile=tasks]")).not_to_have_text("-")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    keep_screenshot(page, "overview-phone")
+
+
+def test_it_can_be_walked_by_keys(busy: Dashboard, visit: Visit) -> None:
+    page = visit(busy).go()
+
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    page.keyboard.press("Enter")
+    page.keyboard.press("2")
+
+    page.wait_for_url("**/tasks")
+
+
+def test_keys_can_be_turned_off(busy: Dashboard, visit: Visit) -> None:
+    page = visit(busy).go("/workers")
+    button = page.locator("[data-keys]")
+
+    button.click()
+    expect(button).to_have_accessible_name("Keys: off")
+    page.locator("body").click()
+    page.keyboard.press("2")
+    page.reload()
+    expect(button).to_have_accessible_name("Keys: off")
+    page.keyboard.press("2")
+    page.wait_for_timeout(500)
+    assert page.url.endswith("/workers")
+
+    button.click()
+    expect(button).to_have_accessible_name("Keys: on")
+    page.keyboard.press("2")
+    page.wait_for_url("**/tasks")
+
+
+def test_a_browser_that_keeps_nothing_has_its_keys_and_its_choices_all_the_same(
+    busy: Dashboard, visit: Visit
+) -> None:
+    visitor = visit(busy)
+    refusal = "{ get() { throw new DOMException('kept from it', 'SecurityError'); } }"
+    visitor.page.add_init_script(f"Object.defineProperty(window, 'localStorage', {refusal})")
+    page = visitor.go("/tasks")
+    page.locator("[data-keys]").click()
+    expect(page.locator("[data-keys]")).to_have_accessible_name("Keys: off")
+    page.locator("[data-keys]").click()
+
+    page.keyboard.press("3")
+
+    page.wait_for_url("**/workers")

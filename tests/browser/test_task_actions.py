@@ -1,0 +1,198 @@
+"""What can be done to tasks from their pages: said before it is done, done to those alone, and noted."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from celeriac.app import Celeriac
+from celeriac.programs.process import wait_until
+from celeriac.testing.brokers import RedisServer
+from celeriac.testing.peers import CeleriacWorker
+from tests.browser.conftest import Visit
+from tests.browser.kit import PATIENCE, Dashboard, dashboard, keep_screenshot
+from tests.interop.test_cli_elections import SHOP
+
+#: A worker that is busy with this runs nothing else for as long as the tests take.
+LONG = 3000
+
+
+class Shop(NamedTuple):
+    """A dashboard that may act, a worker with one thread, and what was noted."""
+
+    dashboard: Dashboard
+    app: Celeriac
+    audit: Path
+
+    def noted(self) -> list[dict[str, Any]]:
+        """Return what was noted of actions so far."""
+        return (
+            [json.loads(line) for line in self.audit.read_text().splitlines()] if self.audit.exists() else []
+        )
+
+    def state(self, uuid: str) -> str:
+        """Return the state of a task; empty while it is not known."""
+        found = self.dashboard.api("tasks", text=uuid)["tasks"]
+        return found[0]["state"] if found else ""
+
+
+@pytest.fixture(scope="module")
+def shop(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    audit = tmp_path_factory.mktemp("audit") / "audit.jsonl"
+    app = Celeriac(redis.url, redis.url, environ={})
+    with (
+        dashboard(redis.url, "--allow-control", "--audit", str(audit)) as running,
+        CeleriacWorker(
+            SHOP,
+            url=redis.url,
+            backend=redis.url,
+            hostname="shop@localhost",
+            concurrency=1,
+            # All are received, though only one is run.
+            environment={"CELERIAC_WORKER_PREFETCH_MULTIPLIER": "100"},
+        ) as worker,
+    ):
+        app.send_task("shop.pack", ("long", LONG), task_id="long")
+        made = Shop(running, app, audit)
+        assert wait_until(lambda: made.state("long") == "STARTED", patience=PATIENCE)
+        yield made
+        # It would go on with the long one.
+        worker.kill()
+    app.close()
+
+
+def waiting(shop: Shop, *uuids: str) -> None:
+    """Have tasks that wait for the worker."""
+    for uuid in uuids:
+        shop.app.send_task("shop.price", (3, 2.5), task_id=uuid)
+    assert wait_until(lambda: all(shop.state(uuid) == "RECEIVED" for uuid in uuids), patience=PATIENCE)
+
+
+def choose(page: Page, *uuids: str) -> None:
+    for uuid in uuids:
+        page.get_by_role("checkbox", name=f"Choose {uuid}", exact=True).click()
+
+
+def test_nothing_is_done_before_somebody_says_so(shop: Shop, visit: Visit) -> None:
+    waiting(shop, "stays1", "stays2")
+    # Nothing fades in, so that its colours are what they will be.
+    visitor = visit(shop.dashboard, reduced_motion="reduce")
+    page = visitor.go("/tasks?text=stays")
+    expect(page.locator("[data-action=revoke]")).to_be_disabled()
+    choose(page, "stays1", "stays2")
+    expect(page.locator("[data-follow]")).to_have_text("Paused while tasks are chosen: 2")
+    visitor.check_access()
+    keep_screenshot(page, "tasks-chosen")
+
+    page.locator("[data-action=revoke]").click()
+    dialog = page.locator("[data-confirm]")
+    expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 2:")
+    expect(dialog).to_contain_text("stays1")
+    expect(dialog).to_contain_text("stays2")
+    visitor.check_access()
+    keep_screenshot(page, "tasks-confirm")
+    dialog.get_by_role("button", name="Cancel").click()
+
+    expect(dialog).to_have_count(0)
+    expect(page.locator("[data-follow]")).to_have_text("Follows what happens")
+    assert shop.noted() == []
+
+
+def test_those_that_are_chosen_are_revoked_and_it_is_noted(shop: Shop, visit: Visit) -> None:
+    waiting(shop, "goes", "remains")
+    page = visit(shop.dashboard).go("/tasks?state=RECEIVED&state=REVOKED")
+    choose(page, "goes")
+    page.locator("[data-action=revoke]").click()
+    page.locator("[data-do-it]").click()
+
+    expect(page.locator(".q-notification")).to_contain_text("shop@localhost")
+    noted = [each for each in shop.noted() if each["action"] == "revoke"]
+    assert noted[0]["targets"] == ["goes"]
+    assert shop.app.control.inspect(["shop@localhost"], timeout=PATIENCE).revoked() == {
+        "shop@localhost": ["goes"]
+    }
+
+
+def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> None:
+    waiting(shop, "every1", "every2", "every3")
+    visitor = visit(shop.dashboard)
+    page = visitor.go("/tasks")
+    every = page.get_by_role("checkbox", name="All that fit")
+    expect(every).to_be_disabled()
+
+    page = visitor.go("/tasks?text=every")
+    expect(page.locator("[data-table] tbody tr")).to_have_count(3)
+    every.click()
+    page.locator("[data-action=terminate]").click()
+    expect(page.locator("[data-concerns]")).to_have_text("This concerns 3:")
+    # What came since is not meant.
+    waiting(shop, "every4")
+    page.locator("[data-do-it]").click()
+
+    expect(page.locator(".q-notification")).to_contain_text("terminate")
+    noted = [each for each in shop.noted() if each["action"] == "terminate"]
+    assert sorted(noted[0]["targets"]) == ["every1", "every2", "every3"]
+
+
+def test_a_task_is_sent_once_more_from_its_page(shop: Shop, visit: Visit) -> None:
+    waiting(shop, "again")
+    before = shop.dashboard.api("overview")["tasks"]
+    visitor = visit(shop.dashboard)
+    page = visitor.go("/tasks/again")
+    expect(page.locator("[data-state]")).to_have_text("RECEIVED")
+    visitor.check_access()
+    page.locator("[data-action=retry]").click()
+    expect(page.locator("[data-confirm]")).to_contain_text("again")
+    page.locator("[data-do-it]").click()
+
+    expect(page.locator(".q-notification")).to_contain_text("sent as")
+    assert wait_until(lambda: shop.dashboard.api("overview")["tasks"] == before + 1, patience=PATIENCE)
+
+
+def test_one_that_is_not_in_memory_can_be_revoked_and_not_retried(shop: Shop, visit: Visit) -> None:
+    visitor = visit(shop.dashboard)
+    page = visitor.go("/tasks/never-heard-of")
+    # One that is named need not be in memory: it may wait in a queue.
+    page.locator("[data-action=revoke]").click()
+    expect(page.locator("[data-confirm]")).to_contain_text("never-heard-of")
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("[data-action=retry]").click()
+
+    expect(page.locator("[data-confirm]")).to_contain_text("it is not in memory")
+    expect(page.locator("[data-do-it]")).to_have_count(0)
+
+
+def test_tasks_whose_ids_are_shown_alike_are_two_and_only_the_chosen_one_is_meant(
+    shop: Shop, visit: Visit
+) -> None:
+    twins = [f"twin\x1b[31m/../?#%41{'x' * 182}{end}" for end in "ab"]
+    assert [len(twin) for twin in twins] == [201, 201]
+    with shop.app.events.Dispatcher(hostname="far@lab") as events:
+        for twin in twins:
+            events.send("task-received", uuid=twin, name=f"shop.{twin[-1]}", args="()", kwargs="{}")
+    page = visit(shop.dashboard).go("/tasks?text=twin")
+    rows = page.locator("[data-table] tbody tr")
+    expect(rows).to_have_count(2)
+
+    # Each leads to its own page, and from there to its workflow and back.
+    for end in "ab":
+        page = visit(shop.dashboard).go("/tasks?text=twin")
+        page.locator("tbody tr").filter(has_text=f"shop.{end}").get_by_role("link").first.click()
+        expect(page.locator("[data-name]")).to_have_text(f"shop.{end}")
+        page.get_by_role("link", name="twin").click()
+        expect(page.locator("[data-name]")).to_contain_text(f"shop.{end}")
+        page.locator("tbody tr").get_by_role("link").click()
+        expect(page.locator("[data-state]")).to_have_text("RECEIVED")
+        expect(page.locator("[data-name]")).to_have_text(f"shop.{end}")
+
+    page = visit(shop.dashboard).go("/tasks?text=twin")
+    page.locator("tbody tr").filter(has_text="shop.b").get_by_role("checkbox").click()
+    page.locator("[data-action=terminate]").click()
+    expect(page.locator("[data-concerns]")).to_have_text("This concerns:")
+    page.locator("[data-do-it]").click()
+
+    expect(page.locator(".q-notification")).to_contain_text("terminate")
+    assert [each["targets"] for each in shop.noted() if each["action"] == "terminate"][-1] == [twins[1]]

@@ -1,0 +1,76 @@
+"""What a newcomer sees: ``celeriac up`` with nothing named, and a walk through its pages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from celeriac.programs.process import wait_until
+from tests.browser.conftest import Visit
+from tests.browser.kit import PATIENCE, Dashboard, keep_screenshot
+from tests.up import running
+
+#: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
+KINDS = {"sample.double", "sample.fail", "sample.flaky", "sample.slow", "reports.total", "reports.render"}
+SIZE = {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    folder: Path = tmp_path_factory.mktemp("up")
+    with (
+        running(folder, "--allow-control", "--pipeline-every", "0") as up,
+        httpx.Client(base_url=up.address, timeout=PATIENCE) as client,
+    ):
+        seen = Dashboard(up.address, client)
+
+        def are_seen() -> bool:
+            tasks = seen.api("tasks", limit=200)["tasks"]
+            return {task["name"] for task in tasks if task["state"] in ("SUCCESS", "FAILURE")} >= KINDS
+
+        assert wait_until(are_seen, patience=PATIENCE)
+        yield seen
+
+
+def test_it_can_be_walked_from_the_first_page_to_a_task_and_its_workflow(
+    living: Dashboard, visit: Visit
+) -> None:
+    visitor = visit(living, viewport=SIZE)
+    page = visitor.go()
+
+    expect(page.locator("[data-tile=workers]")).to_have_text("2 of 2")
+    expect(page.locator("[data-queue-row]")).to_have_count(2)
+    keep_screenshot(page, "tour-overview")
+    page.get_by_role("link", name="FAILURE").click()
+    expect(page.locator("main")).to_contain_text("this one always fails")
+    keep_screenshot(page, "tour-tasks")
+    page.locator("tbody a[href^='/tasks/']").first.click()
+    expect(page.locator("main")).to_contain_text("task-failed")
+    keep_screenshot(page, "tour-task")
+    _see_a_chord(visitor.page, living)
+    visitor.go("/workers")
+    expect(page.locator("main")).to_contain_text("reports@localhost")
+    keep_screenshot(page, "tour-workers")
+
+
+def _see_a_chord(page: Page, living: Dashboard) -> None:
+    body = living.api("tasks", name="reports.total", state="SUCCESS", limit=1)["tasks"][0]["uuid"]
+    page.goto(f"{living.address}/workflows/{body}")
+    expect(page.locator("main")).to_contain_text("sample.order")
+    expect(page.locator("[data-tile=size]")).to_have_text("5")
+    keep_screenshot(page, "tour-workflow")
+
+
+def test_a_task_is_sent_once_more_by_hand_and_seen_to_be_done(living: Dashboard, visit: Visit) -> None:
+    page = visit(living, viewport=SIZE).go("/tasks?name=reports.fetch&state=SUCCESS")
+    first = page.locator("tbody a[href^='/tasks/']").first
+    expect(first).to_be_visible()
+    first.click()
+
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator("[data-concerns]")).to_be_visible()
+    page.locator("[data-do-it]").click()
+
+    expect(page.locator(".q-notification")).to_contain_text("sent as")
