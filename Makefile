@@ -4,20 +4,21 @@ SHELL := bash
 PYTHON ?= python3.11
 RUN := .venv/bin/
 READY := .venv/.ready
+TESTABLE := .peers/.ready
 
-.PHONY: help up example test test-fast sim soak check fix bench pins clean
+.PHONY: help up example test test-fast sim soak check fix docs docs-serve pictures bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(READY) ## start a sample cluster and watch it; Ctrl-C ends it
+up: $(READY) ## start a sample cluster, watch it and serve the dashboard; Ctrl-C ends it
 	@$(RUN)celeriac up
 
 example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
-test: $(READY) ## run every test
-	$(RUN)pytest -n 2 --dist loadfile
+test: $(TESTABLE) ## run every test
+	$(RUN)pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit
@@ -26,8 +27,8 @@ sim: $(READY) ## simulate 20,000 elections of each mode: make sim ELECTIONS=1000
 	@$(RUN)python -m tests.simulation $(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(MODE),--mode $(MODE)) $(if $(PROFILE),--profile $(PROFILE))
 
-soak: $(READY) ## try the laws, the gate, brokers' restarts, clusters of Spark and every pair of versions, for hours
-	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos tests/interop tests/spark
+soak: $(TESTABLE) ## try the laws, the gate, brokers' restarts, clusters of Spark and every pair of versions, for hours
+	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos tests/interop tests/spark tests/browser
 
 check: $(READY) ## formatting, lint, types and import contracts
 	$(RUN)ruff format --check .
@@ -39,7 +40,19 @@ fix: $(READY) ## format, and mend what the linter can mend
 	$(RUN)ruff check --fix .
 	$(RUN)ruff format .
 
-bench: $(READY) ## run one benchmark: make bench NAME=fold
+docs: $(READY) ## build the docs as a site, with references made from the code, into build/site
+	NO_MKDOCS_2_WARNING=1 $(RUN)python -m mkdocs build
+	@echo "open build/site/index.html; the search works with make docs-serve"
+
+docs-serve: $(READY) ## serve the docs on http://127.0.0.1:8000, and build them anew when they change
+	NO_MKDOCS_2_WARNING=1 $(RUN)python -m mkdocs serve
+
+pictures: $(TESTABLE) ## take the pictures of the docs anew, by the browser tests that see those pages
+	$(RUN)pytest -q tests/browser/test_tour.py tests/browser/test_history.py
+	for page in overview tasks workflow; do cp build/screenshots/tour-$$page.png docs/screenshots/$$page.png; done
+	cp build/screenshots/history.png docs/screenshots/history.png
+
+bench: $(TESTABLE) ## run one benchmark: make bench NAME=fold
 	@$(RUN)python -m benchmarks $(NAME)
 
 pins: $(READY) ## pin the dependencies anew, with hashes
@@ -48,6 +61,10 @@ pins: $(READY) ## pin the dependencies anew, with hashes
 clean: ## remove what make built
 	rm -rf .venv .peers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml requirements/dev.txt requirements/celery56.txt requirements/celery57.txt scripts/setup
+$(READY): pyproject.toml requirements/dev.txt scripts/setup scripts/setup-steps
 	@PYTHON=$(PYTHON) scripts/setup
+	@touch $@
+
+$(TESTABLE): requirements/celery56.txt requirements/celery57.txt scripts/setup-tests scripts/setup-steps | $(READY)
+	@PYTHON=$(PYTHON) scripts/setup-tests
 	@touch $@

@@ -29,9 +29,9 @@ from benchmarks import brokers
 from benchmarks.collect import CAP, WARM, Figures, Job
 from benchmarks.replay import RedisReplay, RpcReplay, key_of
 from benchmarks.report import Row
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
-from celeriac.testing.process import wait_until
 
 #: Results to collect.
 RESULTS = 5_000

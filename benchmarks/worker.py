@@ -19,9 +19,9 @@ from benchmarks.report import Row
 from celeriac import Celeriac
 from celeriac.model.task_request import Posting, TaskRequest
 from celeriac.node.sender import TaskSender
+from celeriac.programs.service import Service
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
-from celeriac.testing.service import Service
 
 TASKS: Final = 6_000
 #: Results by which a worker counts as warm.

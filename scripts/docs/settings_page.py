@@ -1,0 +1,57 @@
+"""The reference of settings, from where they are defined: each default beside its reason."""
+
+import inspect
+import re
+from dataclasses import fields
+
+from celeriac.config import Limits, Settings
+from scripts.docs.docstring import spelled
+from scripts.docs.markdown import code
+
+__all__ = ["reasons", "settings_page"]
+
+_HEAD = """# Why each default is what it is
+
+The comments beside the definitions, read from the program when these pages were built.
+[Settings](settings.md) says what each setting means, and where it can be given.
+
+"""
+_LIMITS = """
+## Limits
+
+What one peer may send, before it is refused or cut and counted: `Limits`, for [`Gate`](api.md#gate).
+
+"""
+_FIELD = re.compile(r"    (?P<name>[a-z]\w*): ")
+
+
+def reasons(kind: type) -> dict[str, str]:
+    """Return by name what the comments above the fields of a class say; fields in a row share one."""
+    found: dict[str, str] = {}
+    why = ""
+    is_told = True
+    for line in inspect.getsource(kind).splitlines():
+        if line.startswith("    #: "):
+            why = line[7:] if is_told else f"{why} {line[7:]}"
+            is_told = False
+        elif field := _FIELD.match(line):
+            found[field["name"]] = spelled(why)
+            is_told = True
+        elif not line:
+            why = ""
+    return found
+
+
+def settings_page() -> str:
+    """Return the page."""
+    return _HEAD + _table(Settings) + _LIMITS + _table(Limits)
+
+
+def _table(kind: type[Settings | Limits]) -> str:
+    made, why = kind(), reasons(kind)
+    rows = [
+        f"{code(each.name)}\n:   Default {code(repr(getattr(made, each.name)))}. {why.get(each.name, '')}\n"
+        for each in fields(kind)
+        if not each.name.startswith("_")
+    ]
+    return "\n".join(rows)
