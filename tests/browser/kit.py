@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import httpx
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Page, Request
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from celeriac.app import Celeriac
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.programs.process import wait_until
 from tests.program import Program, own_environment
 
-__all__ = ["PATIENCE", "Cluster", "Dashboard", "Visitor", "dashboard", "keep_screenshot"]
+__all__ = ["PATIENCE", "Cluster", "Dashboard", "Visitor", "dashboard", "expect_told", "keep_screenshot"]
 
 PATIENCE: Final = 60.0
 #: Where pictures of pages are kept, to be looked at.
@@ -140,6 +140,11 @@ class Visitor:
         """Ask axe-core what cannot be reached, read or told by people who do not see, or use keys alone."""
         found = Axe().run(self.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
         assert found.violations_count == 0, found.generate_report()
+
+
+def expect_told(page: Page, text: str) -> None:
+    """Expect that what was done is told; what was told before may be there still, and go at the same time."""
+    expect(page.locator(".q-notification", has_text=text)).to_be_visible()
 
 
 def keep_screenshot(page: Page, name: str) -> None:

@@ -13,7 +13,7 @@ from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
 from tests.browser.conftest import Visit
-from tests.browser.kit import PATIENCE, Dashboard, dashboard, keep_screenshot
+from tests.browser.kit import PATIENCE, Dashboard, dashboard, expect_told, keep_screenshot
 from tests.interop.test_cli_elections import SHOP
 
 #: A worker that is busy with this runs nothing else for as long as the tests take.
@@ -108,7 +108,7 @@ def test_those_that_are_chosen_are_revoked_and_it_is_noted(shop: Shop, visit: Vi
     page.locator("[data-action=revoke]").click()
     page.locator("[data-do-it]").click()
 
-    expect(page.locator(".q-notification")).to_contain_text("shop@localhost")
+    expect_told(page, "shop@localhost")
     noted = [each for each in shop.noted() if each["action"] == "revoke"]
     assert noted[0]["targets"] == ["goes"]
     assert shop.app.control.inspect(["shop@localhost"], timeout=PATIENCE).revoked() == {
@@ -132,7 +132,7 @@ def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> No
     waiting(shop, "every4")
     page.locator("[data-do-it]").click()
 
-    expect(page.locator(".q-notification")).to_contain_text("terminate")
+    expect_told(page, "terminate")
     noted = [each for each in shop.noted() if each["action"] == "terminate"]
     assert sorted(noted[0]["targets"]) == ["every1", "every2", "every3"]
 
@@ -148,7 +148,7 @@ def test_a_task_is_sent_once_more_from_its_page(shop: Shop, visit: Visit) -> Non
     expect(page.locator("[data-confirm]")).to_contain_text("again")
     page.locator("[data-do-it]").click()
 
-    expect(page.locator(".q-notification")).to_contain_text("sent as")
+    expect_told(page, "sent as")
     assert wait_until(lambda: shop.dashboard.api("overview")["tasks"] == before + 1, patience=PATIENCE)
 
 
@@ -194,5 +194,5 @@ def test_tasks_whose_ids_are_shown_alike_are_two_and_only_the_chosen_one_is_mean
     expect(page.locator("[data-concerns]")).to_have_text("This concerns:")
     page.locator("[data-do-it]").click()
 
-    expect(page.locator(".q-notification")).to_contain_text("terminate")
+    expect_told(page, "terminate")
     assert [each["targets"] for each in shop.noted() if each["action"] == "terminate"][-1] == [twins[1]]

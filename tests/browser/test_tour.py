@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from celeriac.programs.process import wait_until
 from tests.browser.conftest import Visit
-from tests.browser.kit import PATIENCE, Dashboard, keep_screenshot
+from tests.browser.kit import PATIENCE, Dashboard, expect_told, keep_screenshot
 from tests.up import running
 
 #: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
@@ -73,4 +73,4 @@ def test_a_task_is_sent_once_more_by_hand_and_seen_to_be_done(living: Dashboard,
     expect(page.locator("[data-concerns]")).to_be_visible()
     page.locator("[data-do-it]").click()
 
-    expect(page.locator(".q-notification")).to_contain_text("sent as")
+    expect_told(page, "sent as")

@@ -13,7 +13,7 @@ from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
 from tests.browser.conftest import Visit
-from tests.browser.kit import PATIENCE, Cluster, Dashboard, dashboard, keep_screenshot
+from tests.browser.kit import PATIENCE, Cluster, Dashboard, dashboard, expect_told, keep_screenshot
 from tests.interop.test_cli_elections import SHOP
 
 #: A name that takes care in addresses, in globs and in markup.
@@ -247,13 +247,13 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
 
     page.get_by_role("button", name="Grow").click()
     page.locator("[data-do-it]").click()
-    expect(page.locator(".q-notification")).to_contain_text("pool-grow: shop@lab")
+    expect_told(page, "pool-grow: shop@lab")
     assert processes(app) == before + 3
 
     page.get_by_label("Queue", exact=True).fill("parcels")
     page.get_by_role("button", name="Add", exact=True).click()
     page.locator("[data-do-it]").click()
-    expect(page.locator(".q-notification").first).to_contain_text("add-consumer: shop@lab")
+    expect_told(page, "add-consumer: shop@lab")
     queues = app.control.inspect(timeout=PATIENCE, limit=1).active_queues()
     assert queues is not None
     assert "parcels" in [each["name"] for each in queues["shop@lab"]]
@@ -289,4 +289,4 @@ def test_what_the_api_would_refuse_is_said_at_the_field(
     page.get_by_label("Rate", exact=True).fill("10/m")
     page.get_by_role("button", name="Limit").click()
     page.locator("[data-do-it]").click()
-    expect(page.locator(".q-notification")).to_contain_text("rate-limit: shop@lab")
+    expect_told(page, "rate-limit: shop@lab")
