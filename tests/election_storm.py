@@ -176,6 +176,8 @@ class Storm:
             and any(each.cable.held_bytes for each in self.candidates)
             # Somebody wrote late, and only the sink kept it out.
             and any(not each.is_taken for each in self.sink.attempts)
+            # Who led was replaced again and again.
+            and len({each.token for each in self.sink.taken(LEASE)}) > len(self.candidates)
         )
 
     def heal(self) -> None:
