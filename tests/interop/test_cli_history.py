@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from celeriac.history import Warehouse
+from celeriac.programs.process import wait_until
 from tests.warehouses import MIDNIGHT, publish, rollup, task
 
 PATIENCE = 120.0
@@ -92,11 +93,14 @@ def test_a_reader_never_sees_half_of_what_is_published_beneath_it(tmp_path: Path
         question = warehouse.sql(
             "SELECT retries, count(*), min(f.uuid) FROM tasks, failures AS f GROUP BY retries"
         )
-        for _ in range(20):
-            seen += question.fetch().rows
+
+        def has_seen_two() -> bool:
+            seen.extend(question.fetch().rows)
+            return len(seen) >= 20 and len({version for version, _, _ in seen}) > 1
+
+        is_seen = wait_until(has_seen_two, patience=PATIENCE)
     is_enough.set()
     writer.join()
 
-    assert len(seen) == 20
+    assert is_seen
     assert all(rows == 2 and uuid == str(version) for version, rows, uuid in seen)
-    assert len({version for version, _, _ in seen}) > 1
