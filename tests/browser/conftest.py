@@ -61,6 +61,8 @@ def visit(browser: Browser) -> Iterator[Visit]:
     with ExitStack() as stack:
 
         def come(to: Dashboard, **options: object) -> Visitor:
+            # So that nothing is half transparent when it is looked at.
+            options = {"reduced_motion": "reduce", **options}
             context = browser.new_context(**options)  # type: ignore[arg-type]
             stack.callback(context.close)
             visitors.append(Visitor(context, to.address))

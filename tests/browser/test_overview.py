@@ -53,6 +53,23 @@ def test_it_follows_what_happens(busy: Dashboard, cluster: Cluster, visit: Visit
     expect(page.locator("[data-tile=tasks]")).to_have_text(str(before + 1))
 
 
+def test_what_can_be_clicked_stays_the_same_while_its_number_changes(
+    busy: Dashboard, cluster: Cluster, visit: Visit
+) -> None:
+    page = visit(busy).go()
+    row, alert = page.locator("[data-state-row]", has_text="FAILURE"), page.locator("[data-alerts] a")
+    before = busy.api("overview")["tasks_by_state"]["FAILURE"]
+    for each in (row, alert):
+        each.evaluate("link => { link.dataset.pressed = 'yes' }")
+
+    cluster.fail_task("pressed")
+
+    expect(row.locator(".bar-count")).to_have_text(str(before + 1))
+    expect(alert).to_contain_text(f"of {busy.api('overview')['tasks']} tasks failed")
+    for each in (row, alert):
+        expect(each).to_have_attribute("data-pressed", "yes")
+
+
 def test_a_state_leads_to_its_tasks(busy: Dashboard, visit: Visit) -> None:
     page = visit(busy).go()
 

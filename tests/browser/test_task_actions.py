@@ -78,8 +78,7 @@ def choose(page: Page, *uuids: str) -> None:
 
 def test_nothing_is_done_before_somebody_says_so(shop: Shop, visit: Visit) -> None:
     waiting(shop, "stays1", "stays2")
-    # Nothing fades in, so that its colours are what they will be.
-    visitor = visit(shop.dashboard, reduced_motion="reduce")
+    visitor = visit(shop.dashboard)
     page = visitor.go("/tasks?text=stays")
     expect(page.locator("[data-action=revoke]")).to_be_disabled()
     choose(page, "stays1", "stays2")

@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from celeriac.programs.process import wait_until
 from tests.browser.conftest import Visit
-from tests.browser.kit import PATIENCE, Dashboard, expect_told, keep_screenshot
-from tests.up import running
+from tests.browser.kit import Dashboard, expect_told, keep_screenshot
+from tests.up import PATIENCE, running
 
 #: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
 KINDS = {"sample.double", "sample.fail", "sample.flaky", "sample.slow", "reports.total", "reports.render"}

@@ -229,8 +229,7 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     hand: tuple[Dashboard, Celeriac, CeleriacWorker], visit: Visit
 ) -> None:
     served, app, worker = hand
-    # So that nothing is half transparent when it is looked at.
-    visitor = visit(served, reduced_motion="reduce")
+    visitor = visit(served)
     page = visitor.go("/workers/shop@lab")
     before = processes(app)
     dialog = page.locator("[data-confirm]")

@@ -38,12 +38,14 @@ def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         members = demo.members()
         crew = Crew(members)
 
+        news: list[str] = []
+
         def is_up() -> bool:
-            assert crew.tick(monotonic()) == []
+            news.extend(crew.tick(monotonic()))
             return all(member.is_up for member in members)
 
         try:
-            assert wait_until(is_up, patience=120)
+            assert wait_until(is_up, patience=120), news
             yield demo.url
         finally:
             crew.close()

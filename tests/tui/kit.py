@@ -22,7 +22,7 @@ from tests.event_logs import HOUR_AT
 __all__ = ["HOSTILE", "PATIENCE", "Person", "Rig", "Shelf", "past", "rig", "sit_down"]
 
 #: Far more than is needed, for a busy machine.
-PATIENCE = 20.0
+PATIENCE = 60.0
 #: Colours, a title, the eight-bit form of an escape, a line of its own, a turn of direction, markup, a link.
 HOSTILE = "\x1b[31m\x9b2J\nroot# \u202e[bold red]x[/] [@click=app.quit]y[/] :bomb:"
 

@@ -129,7 +129,9 @@ def test_a_revoke_that_fails_says_why_and_the_screen_goes_on() -> None:
         async def revokes(person: Person) -> None:
             cluster.send("task-received", uuid="a", name="shop.pay", args="()", kwargs="{}")
             await person.sees("shop.pay")
-            await person.press("r", "y")
+            await person.press("r")
+            await person.sees("Revoke shop.pay")
+            await person.press("y")
             await person.sees("not revoked: the broker is away", "shop.pay")
 
         sit_down(cluster.sight, revokes, revoke=fail)

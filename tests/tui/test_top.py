@@ -19,11 +19,12 @@ from celeriac.cli.top import top as command
 from celeriac.errors import ConnectionLost
 from celeriac.node.replay import Replay
 from celeriac.programs.port import ReservedPort
+from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
 from celeriac.tui.sight import PlayedSight, Stopwatch
 from celeriac.tui.top import Top
 from tests.event_logs import HOUR_AT, heartbeat, received, seal, succeeded
-from tests.tui.kit import Person, Shelf, past, sit_down
+from tests.tui.kit import PATIENCE, Person, Shelf, past, sit_down
 
 
 class Clock:
@@ -80,6 +81,8 @@ def test_a_replay_goes_on_while_it_is_shown() -> None:
     replay = Replay(Shelf(events), until=HOUR_AT + 60, speed=10.0, clock=watch)
 
     async def looks(person: Person) -> None:
+        # It counts from its first event.
+        assert wait_until(lambda: bool(sight.scene.state.workers), patience=PATIENCE)
         clock.now = 0.2
         await person.sees("replay, 10x", "shop.pay", "RECEIVED")
         assert "mail.send" not in person.text

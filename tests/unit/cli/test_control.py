@@ -11,7 +11,7 @@ from celeriac.cli.root import app
 from tests.unit.cli.kit import HOSTILE, Cluster, is_harmless
 
 #: Long enough for a busy machine, as nobody knows who will not answer.
-QUICK = ("--timeout", "1.5")
+QUICK = ("--timeout", "3")
 
 
 def ok(**_: object) -> object:

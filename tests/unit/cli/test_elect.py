@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from celeriac.cli.root import app
 from celeriac.errors import ConnectionLost
-from celeriac.model.election import Level, Mode
+from celeriac.model.election import Level, Mode, RecordState
 from celeriac.node.election import elected_task_id
+from celeriac.programs.process import wait_until
+from celeriac.worker.elector import election_key
 from celeriac.worker.worker import Worker
 from tests.unit.cli.kit import HOSTILE, Cluster, heartbeat, is_harmless
 
@@ -20,7 +22,8 @@ REPORT = '{"task": "shop.report", "args": [7]}'
 #: Nobody is counted, which takes a second and on a busy machine more.
 QUIET = ("--id", "e1", "--force", "--yes", "--json")
 #: Far more than an election takes, for a busy machine.
-LONG = ("--timeout", "120")
+PATIENCE = 120.0
+LONG = ("--timeout", str(PATIENCE))
 #: Where nobody will win.
 SHORT = ("--timeout", "0.2")
 
@@ -42,6 +45,12 @@ def elections(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the arguments of the elections that were called."""
     requests = [msgspec.json.decode(body) for body in cluster.commands()]
     return [request["arguments"] for request in requests if request["method"] == "election"]
+
+
+def is_done(cluster: Cluster, id_: str) -> bool:
+    """Say whether what was elected for is done."""
+    record = cluster.app().arbiter.read(election_key(id_))
+    return record is not None and record.state is RecordState.DONE
 
 
 def test_who_won_is_shown_with_its_token(cluster: Cluster) -> None:
@@ -86,6 +95,8 @@ def test_an_election_without_an_id_gets_a_new_one_each_time(cluster: Cluster) ->
 def test_an_id_that_was_elected_for_before_says_who_won_then(cluster: Cluster) -> None:
     with workers(cluster, "a@1"):
         first = cluster.run("elect", "tidy", *QUIET, *LONG)
+        # Who won is told before what it was elected for is done.
+        assert wait_until(lambda: is_done(cluster, "e1"), patience=PATIENCE)
 
         again = cluster.run("elect", "tidy", *QUIET, "--timeout", "0.5")
 

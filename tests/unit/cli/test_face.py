@@ -59,7 +59,7 @@ def test_the_last_events_are_on_the_screen(cluster: Cluster) -> None:
     screen = Screen([], on)
 
     with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 300, patience=120)
+        assert wait_until(lambda: len(watch.waiting) == 300, patience=120)
         screen.show(watch)
     shown = drawn(screen, watch.state, written, on)
 
@@ -73,7 +73,7 @@ def test_hostile_text_on_the_screen_emits_no_escape_code(cluster: Cluster) -> No
     screen = Screen([], on)
 
     with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 3, patience=120)
+        assert wait_until(lambda: len(watch.waiting) == 3, patience=120)
         screen.show(watch)
     shown = drawn(screen, watch.state, written, on)
 
@@ -128,7 +128,7 @@ def test_hostile_text_in_lines_emits_no_escape_code(
     cluster.add_speaker(task("failed", HOSTILE, exception=HOSTILE, hostname=HOSTILE), task(HOSTILE, HOSTILE))
 
     with Watch(cluster.app()) as watch, Lines() as face:
-        assert wait_until(lambda: watch.state.event_count == 2, patience=120)
+        assert wait_until(lambda: len(watch.waiting) == 2, patience=120)
         face.show(watch)
 
     shown = capsys.readouterr().out

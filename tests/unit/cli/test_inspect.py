@@ -9,7 +9,7 @@ from celeriac.node.inspect import Inspect
 from tests.unit.cli.kit import HOSTILE, Cluster, heartbeat, is_harmless, lines
 
 #: Long enough for a busy machine, as nobody knows who will not answer.
-QUICK = ("--timeout", "1.5")
+QUICK = ("--timeout", "3")
 
 
 def test_each_node_is_told_with_what_it_answered(cluster: Cluster) -> None:

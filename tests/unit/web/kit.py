@@ -21,7 +21,7 @@ from celeriac.web.action import Actions
 from celeriac.web.board import Board
 from celeriac.web.server import make_app, make_server
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Rig:

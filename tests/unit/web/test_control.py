@@ -94,7 +94,10 @@ def test_a_task_is_sent_once_more_with_the_arguments_that_its_events_told(
     assert lines(audit)[0]["targets"] == ["good"]
 
 
-def test_workers_are_commanded_and_their_answers_told(rig: Rig, operator: httpx.Client, audit: Path) -> None:
+def test_workers_are_commanded_and_their_answers_told(
+    rig: Rig, operator: httpx.Client, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celeriac.web.action._PATIENCE", 8.0)
     asked: list[tuple[str, dict[str, Any]]] = []
 
     def handler(command: str) -> Any:

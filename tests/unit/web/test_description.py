@@ -20,7 +20,7 @@ from celeriac.web.board import Board
 from celeriac.web.server import make_app
 from tests.event_logs import received, seal
 from tests.property.effort import ON_DISK
-from tests.unit.web.kit import Rig, rig, served
+from tests.unit.web.kit import PATIENCE, Rig, rig, served
 from tests.warehouses import MIDNIGHT, publish, rollup, task
 
 
@@ -76,7 +76,7 @@ def asking(method: str, path: str) -> Any:
     )
     def ask(case: "schemathesis.Case[Any]", address: str) -> None:
         # Some of what it allows makes no sense: a time that ends before it begins.
-        case.call_and_validate(base_url=address, excluded_checks=[positive_data_acceptance])
+        case.call_and_validate(base_url=address, excluded_checks=[positive_data_acceptance], timeout=PATIENCE)
 
     return ask
 

@@ -18,7 +18,7 @@ def read(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
 
 
 def test_tasks_workers_and_times_are_scraped(rig: Rig, ask: httpx.Client) -> None:
-    rig.send("worker-online", freq=2.0)
+    rig.send("worker-online", freq=600.0)
     rig.run_task("a")
     rig.run_task("b", 'mail."send"\n')
     rig.arrived()

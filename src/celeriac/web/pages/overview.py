@@ -1,5 +1,7 @@
 """``/``: how the cluster is, in a few numbers and charts."""
 
+from collections.abc import Callable
+
 from fastapi import Request
 from nicegui import ui
 
@@ -33,12 +35,8 @@ def _told(visit: Visit) -> Overview:
 class _OverviewPage:
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
-        self._alerts: list[Alert] | None = None
-        self._states: dict[str, int] | None = None
-        #: What is shown; at first nothing, which is another thing than that nothing is known.
-        self._queues: object = ()
         with ui.element("div").classes("alerts").props('role=status aria-label="Alerts" data-alerts'):
-            self._alert_list = ui.element("div")
+            self._alerts = _Alerts(visit)
         with ui.element("div").classes("tiles"):
             self._tiles = {
                 "received": Tile("tasks received", mark="received"),
@@ -59,9 +57,9 @@ class _OverviewPage:
             with section("Run time, seconds"):
                 self._runs = LineChart(_QUANTILES, label="Percentiles of the run time, in seconds")
             with section("Tasks by state"):
-                self._state_list = ui.element("div").classes("bars")
+                self._states = _Bars(self._state_row)
             with section("Tasks that wait in queues"):
-                self._queue_list = ui.element("div").classes("bars")
+                self._queues = _Bars(self._queue_row)
             with section("Over history: the last day by hour", wide=True).props("data-last-day"):
                 LastDay(visit)
                 ui.link("More of the history", visit.link("/history")).classes("faint")
@@ -78,7 +76,7 @@ class _OverviewPage:
         self._tiles["workers"].show(f"{alive} of {all_}", is_bad=alive < all_)
         self._tiles["tasks"].show(count_text(told.tasks))
         self._show_charts(told.last_hour)
-        self._show_alerts(told.alerts)
+        self._alerts.show(told.alerts)
         self._show_states(told.tasks_by_state)
         self._show_queues(told.queues)
 
@@ -88,60 +86,97 @@ class _OverviewPage:
         for chart, kind in ((self._waits, "wait"), (self._runs, "run")):
             chart.show(times, {q: [getattr(point, f"{kind}_{q}") for point in hour] for q in _QUANTILES})
 
-    def _show_alerts(self, alerts: list[Alert]) -> None:
-        if alerts == self._alerts:
-            return
-        self._alerts = alerts
-        self._alert_list.clear()
-        with self._alert_list:
-            for alert in alerts:
-                path = "/" + alert.page
-                with ui.link(target=self._visit.link(path)).classes(f"alert is-{alert.level}"):
-                    ui.label(alert.text)
-
     def _show_states(self, counts: dict[str, int]) -> None:
-        if counts == self._states:
-            return
-        self._states = counts
-        self._state_list.clear()
-        with self._state_list:
-            if not counts:
-                empty(
-                    "No task was heard of yet. Workers tell of their tasks when events are on: "
-                    "celery worker -E, or celeriac control enable_events.",
-                    mark="tasks",
-                )
-            most = max(counts.values(), default=1)
-            for state, count in counts.items():
-                with (
-                    ui.link(target=self._visit.link("/tasks", state=state))
-                    .classes("bar-row")
-                    .props("data-state-row")
-                ):
-                    ui.label(state).classes(state_class(state))
-                    _bar(count / most)
-                    ui.label(count_text(count)).classes("bar-count")
+        none = (
+            "No task was heard of yet. Workers tell of their tasks when events are on: "
+            "celery worker -E, or celeriac control enable_events."
+        )
+        self._states.show(counts, none, mark="tasks")
 
-    def _show_queues(self, queues: dict[str, int] | None) -> None:
-        if queues == self._queues:
-            return
-        self._queues = queues
-        self._queue_list.clear()
-        with self._queue_list:
-            if queues is None:
-                is_live = self._visit.is_live
-                told = "The broker is being asked." if is_live else "How long queues were is not recorded."
-                empty(told, mark="queues")
-            elif not queues:
-                empty("No queue is known yet: none was named in an event, or by a worker.", mark="queues")
-            most = max((queues or {}).values(), default=1) or 1
-            for name, length in (queues or {}).items():
-                with ui.element("div").classes("bar-row").props("data-queue-row"):
-                    ui.label(name).classes("bar-name")
-                    _bar(length / most)
-                    ui.label(count_text(length)).classes("bar-count")
+    def _state_row(self, state: str) -> ui.element:
+        row = ui.link(target=self._visit.link("/tasks", state=state)).props("data-state-row")
+        with row:
+            ui.label(state).classes(state_class(state))
+        return row
+
+    def _show_queues(self, lengths: dict[str, int] | None) -> None:
+        none = "No queue is known yet: none was named in an event, or by a worker."
+        if lengths is None:
+            is_live = self._visit.is_live
+            none = "The broker is being asked." if is_live else "How long queues were is not recorded."
+        self._queues.show(lengths or {}, none, mark="queues")
+
+    def _queue_row(self, name: str) -> ui.element:
+        row = ui.element("div").props("data-queue-row")
+        with row:
+            ui.label(name).classes("bar-name")
+        return row
 
 
-def _bar(share: float) -> None:
-    with ui.element("div").classes("bar").props("aria-hidden=true"):
-        ui.element("div").classes("bar-fill").style(f"width: {100 * share:.1f}%")
+# What changes each second is changed in its place. Of what is made anew the browser knows not that it is the
+# same: a click on it is lost if that happens while the button of the mouse is down.
+
+
+class _Alerts:
+    """What matters now, each with the way to where it can be seen."""
+
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+        self._list = ui.element("div")
+        self._kinds: list[tuple[str, str]] = []
+        self._texts: list[ui.label] = []
+
+    def show(self, alerts: list[Alert]) -> None:
+        """Show these."""
+        kinds = [(alert.level, alert.page) for alert in alerts]
+        if kinds != self._kinds:
+            self._kinds = kinds
+            self._list.clear()
+            with self._list:
+                self._texts = [self._made(alert) for alert in alerts]
+        for label, alert in zip(self._texts, alerts, strict=True):
+            label.set_text(alert.text)
+
+    def _made(self, alert: Alert) -> ui.label:
+        with ui.link(target=self._visit.link("/" + alert.page)).classes(f"alert is-{alert.level}"):
+            return ui.label(alert.text)
+
+
+class _Bars:
+    """How many there are of each, as bars; ``make_row`` makes a row that says of what."""
+
+    def __init__(self, make_row: Callable[[str], ui.element]) -> None:
+        self._make_row = make_row
+        self._list = ui.element("div").classes("bars")
+        self._none: ui.label | None = None
+        self._rows: dict[str, _Bar] = {}
+
+    def show(self, counts: dict[str, int], none: str, *, mark: str) -> None:
+        """Show so many of each; what ``none`` says if there is none."""
+        if list(counts) != list(self._rows) or (not counts and self._none is None):
+            self._list.clear()
+            with self._list:
+                self._none = None if counts else empty(none, mark=mark)
+                self._rows = {name: _Bar(self._make_row(name)) for name in counts}
+        if self._none is not None:
+            self._none.set_text(none)
+        most = max(counts.values(), default=0) or 1
+        for name, count in counts.items():
+            self._rows[name].show(count, count / most)
+
+
+class _Bar:
+    def __init__(self, row: ui.element) -> None:
+        self._width = ""
+        with row.classes("bar-row"):
+            with ui.element("div").classes("bar").props("aria-hidden=true"):
+                self._fill = ui.element("div").classes("bar-fill")
+            self._count = ui.label().classes("bar-count")
+
+    def show(self, count: int, share: float) -> None:
+        """Show a number, and what share of the bar is filled."""
+        self._count.set_text(count_text(count))
+        width = f"width: {100 * share:.1f}%"
+        if width != self._width:
+            self._width = width
+            self._fill.style(replace=width)
