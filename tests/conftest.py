@@ -4,6 +4,7 @@ The first two try the same examples every time, so that a test that passed once 
 again; ``make soak`` looks for new ones.
 """
 
+import gc
 import os
 from collections import Counter
 
@@ -29,3 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     doubled = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
     if doubled:
         raise pytest.UsageError(f"these ids are of more than one test: {', '.join(doubled)}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Collect garbage after each file: what was left open is told of that file, and not of any later one."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()

@@ -11,7 +11,7 @@ from uuid import uuid4
 from celeriac.config import Settings
 from celeriac.model.result import ResultMeta
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.programs.service import Service
 from celeriac.transport.connect import connect
 from celeriac.transport.redis_results import RedisResultLink
 from celeriac.transport.redis_store import RedisResultStore
@@ -122,8 +122,8 @@ class Replies:
 
 
 @contextmanager
-def frozen(server: RedisServer | RabbitServer) -> Iterator[None]:
-    """Let a server hold every link, and answer on none."""
+def frozen(server: Service) -> Iterator[None]:
+    """Let a server, or a worker, hold every link, and answer on none."""
     server.signal(signal.SIGSTOP)
     state = Path(f"/proc/{server.pid}/stat")
     try:

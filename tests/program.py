@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -83,7 +83,9 @@ class Program:
             numbers = [file if isinstance(file, int) else file.fileno() for file in files]
             socket.send_fds(_line(), [json.dumps(told).encode()], [*numbers, theirs.fileno()])
         self._answer.settimeout(_PATIENCE)
-        self.pid = int(self._answer.recv(32))
+        told_pid = self._answer.recv(32)
+        assert told_pid, f"no process could be made for celeriac {' '.join(arguments)}"
+        self.pid = int(told_pid)
 
     def poll(self) -> int | None:
         """Return how it ended; none while it runs."""
@@ -125,7 +127,8 @@ class Program:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask it to end."""

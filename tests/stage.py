@@ -28,8 +28,10 @@ class Stage:
     def on(cls, url: str, backend: str, **settings: Any) -> Iterator[Self]:
         """Have a client of ours that ends with us."""
         app = Celeriac(url, backend, environ={}, **settings)
-        yield cls(url, backend, app)
-        app.close()
+        try:
+            yield cls(url, backend, app)
+        finally:
+            app.close()
 
     def worker(self, hostname: str, *arguments: str, **options: Any) -> CeleriacWorker:
         """Return a worker of ours, not yet started. The part before ``@`` of its name names its queue too."""

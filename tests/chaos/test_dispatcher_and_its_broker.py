@@ -16,6 +16,7 @@ from celeriac.programs.port import LOOPBACK
 from celeriac.programs.process import find_program, wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.transport.base import Connection
+from tests.cables import Cables
 
 #: Far more than needed, for a busy machine.
 PATIENCE = 120.0
@@ -69,21 +70,27 @@ def is_blocked_after_a_send(dispatcher: EventDispatcher) -> bool:
 def test_the_last_event_before_a_restart_arrives_though_nothing_is_sent_after_it(
     own_redis: RedisServer,
 ) -> None:
-    app = Celeriac(own_redis.url, environ={}, broker_retry_base=1.0, broker_retry_cap=1.0)
-    dispatcher = app.events.Dispatcher(hostname="w@h")
-    dispatcher.send("worker-online")
-    assert dispatcher.flush(PATIENCE) == 0
-    own_redis.stop()
+    with Cables() as cables:
+        # What Redis has while nobody listens is gone; so its way is closed until somebody does.
+        cable = cables.lay(own_redis.port)
+        url = cable.url_of(own_redis.url, port=own_redis.port)
+        app = Celeriac(url, environ={}, broker_retry_base=1.0, broker_retry_cap=1.0)
+        with app.events.Dispatcher(hostname="w@h") as dispatcher:
+            dispatcher.send("worker-online")
+            assert dispatcher.flush(PATIENCE) == 0
+            cable.cut()
+            assert wait_until(lambda: cable.ended_links > 0, patience=PATIENCE)
+            own_redis.stop()
 
-    dispatcher.send("worker-offline")
-    own_redis.start()
-    with app.connection() as link:
-        listener = Listener(link)
-        came = wait_until(lambda: listener.has(1), patience=PATIENCE)
+            dispatcher.send("worker-offline")
+            own_redis.start()
+            with Celeriac(own_redis.url, environ={}).connection() as link:
+                listener = Listener(link)
+                cable.mend()
+                came = wait_until(lambda: listener.has(1), patience=PATIENCE)
 
     assert came
     assert [event["type"] for event in listener.events()] == ["worker-offline"]
-    dispatcher.close()
 
 
 def test_a_child_process_sends_its_own_events_and_none_of_its_parents(own_redis: RedisServer) -> None:

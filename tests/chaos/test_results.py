@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import pytest
 
+from celeriac.errors import CeleriacError
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
@@ -56,7 +57,8 @@ class Program:
             env=dict(os.environ) | (environment or {}) | {"PYTHONWARNINGS": "ignore"},
         )
         self._lines: Queue[str] = Queue()
-        Thread(target=self._read, daemon=True).start()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def tell(self, *lines: str) -> None:
         assert self._process.stdin is not None
@@ -73,6 +75,7 @@ class Program:
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._reader.join(PATIENCE)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
@@ -245,7 +248,8 @@ def kept_alive(worker: CeleryWorker) -> Iterator[None]:
     def keep() -> None:
         while not stopping.wait(0.2):
             if not worker.is_alive:
-                worker.start()
+                with suppress(CeleriacError):  # it is killed again while it starts
+                    worker.start()
 
     keeper = Thread(target=keep)
     keeper.start()

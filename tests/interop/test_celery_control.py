@@ -1,8 +1,7 @@
 """Our commands are obeyed and answered by real workers, and our nodes answer Celery's clients."""
 
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypedDict
@@ -16,6 +15,7 @@ from celeriac.testing.peers import CeleryWorker
 from celeriac.wire.hello import decode_revoked
 from tests.console import Console
 from tests.interop.conftest import Pair
+from tests.links import frozen
 from tests.node import Node
 from tests.watcher import PATIENCE, Watcher
 
@@ -301,16 +301,6 @@ def test_a_worker_that_is_told_to_shuts_down_and_no_other_does(shop: Shop, pair:
 # -- who is meant, and who answers
 
 
-@contextmanager
-def paused(worker: CeleryWorker) -> Iterator[None]:
-    """Have a worker hear nothing for a while."""
-    worker.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        worker.signal(signal.SIGCONT)
-
-
 @pytest.mark.parametrize(
     ("whom", "rate"),
     [
@@ -331,7 +321,7 @@ def test_a_command_reaches_those_who_are_meant_and_no_other(shop: Shop, whom: Wh
 
 
 def test_a_limit_ends_the_wait_before_all_have_answered(shop: Shop) -> None:
-    with paused(shop.busy):
+    with frozen(shop.busy):
         replies = shop.app.control.inspect(limit=2, timeout=PATIENCE, known=[shop.busy.hostname]).ping()
 
     assert set(replies) == {shop.worker.hostname, NODE}
@@ -341,7 +331,7 @@ def test_a_limit_ends_the_wait_before_all_have_answered(shop: Shop) -> None:
 @pytest.fixture(scope="module")
 def replies_of_some(shop: Shop) -> Replies:
     """The answers to a question that a paused worker and nobody were asked too."""
-    with paused(shop.busy):
+    with frozen(shop.busy):
         asked = [shop.worker.hostname, shop.busy.hostname, "nobody@celery"]
         return shop.app.control.inspect(asked, timeout=5, known=[shop.busy.hostname]).ping()
 

@@ -108,6 +108,9 @@ def story(pair: Pair) -> Iterator[Story]:
                 # Each task that was started has been counted in a heartbeat, and both heard of it.
                 and processed == {watcher.state.workers[worker.hostname].processed}
                 and celery["workers"][worker.hostname]["alive"]
+                # And that none is left: what is told of the worker stays as it is.
+                and not celery["workers"][worker.hostname]["active"]
+                and not watcher.state.workers[worker.hostname].active
                 and before == told(celery["types"]) == told(watcher.types)
             )
 

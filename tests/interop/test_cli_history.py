@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
@@ -89,7 +90,9 @@ def test_a_reader_never_sees_half_of_what_is_published_beneath_it(tmp_path: Path
     writer = Thread(target=publish_on)
     writer.start()
     seen: list[tuple[int, int, str]] = []
-    with Warehouse(tmp_path) as warehouse:
+    with ExitStack() as ends, Warehouse(tmp_path) as warehouse:
+        ends.callback(writer.join)
+        ends.callback(is_enough.set)
         question = warehouse.sql(
             "SELECT retries, count(*), min(f.uuid) FROM tasks, failures AS f GROUP BY retries"
         )
@@ -99,8 +102,6 @@ def test_a_reader_never_sees_half_of_what_is_published_beneath_it(tmp_path: Path
             return len(seen) >= 20 and len({version for version, _, _ in seen}) > 1
 
         is_seen = wait_until(has_seen_two, patience=PATIENCE)
-    is_enough.set()
-    writer.join()
 
     assert is_seen
     assert all(rows == 2 and uuid == str(version) for version, rows, uuid in seen)

@@ -437,7 +437,7 @@ def test_damage_is_told_all_else_is_shown_and_the_code_says_so(damaged: Path, co
     result = run_apart(*command, damaged)
 
     err = result.stderr.decode()
-    assert result.returncode == 1
+    assert result.returncode == 1, err
     assert "damaged: " in err
     assert segments(damaged)[1].name in err
     assert "celeriac log verify tells what is wrong" in err

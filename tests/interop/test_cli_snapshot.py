@@ -87,7 +87,7 @@ def test_what_is_heard_of_the_cluster_is_saved_and_can_be_restored(
 
 @pytest.mark.usefixtures("app")
 def test_until_quiet_ends_when_no_task_was_heard_of(redis: RedisServer, tmp_path: Path) -> None:
-    with running(redis, "there/a.state", "--until-quiet", "--for", "1", cwd=tmp_path) as process:
+    with running(redis, "there/a.state", "--until-quiet", "--for", "10", cwd=tmp_path) as process:
         out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, err) == (0, "")
@@ -138,7 +138,7 @@ def test_a_camera_that_fails_to_the_end_fails_the_command(redis: RedisServer, tm
     (tmp_path / "darkroom.py").write_text(CAMERA)
 
     with running(
-        redis, "--camera", "darkroom.Broken", "--freq", "0.2", "--for", "1", cwd=tmp_path
+        redis, "--camera", "darkroom.Broken", "--freq", "0.2", "--for", "10", cwd=tmp_path
     ) as process:
         _, err = process.communicate(timeout=PATIENCE)
 
@@ -156,7 +156,7 @@ def test_a_database_that_is_away_is_told_at_each_picture_and_with_its_own_option
     port = ReservedPort()
     url = f"postgresql://u:topsecret@127.0.0.1:{port.number}/db"
 
-    with running(redis, "--database", url, "--freq", "0.2", "--for", "1", cwd=tmp_path) as process:
+    with running(redis, "--database", url, "--freq", "0.2", "--for", "10", cwd=tmp_path) as process:
         _, err = process.communicate(timeout=PATIENCE)
     port.release()
 

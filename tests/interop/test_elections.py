@@ -143,7 +143,7 @@ def test_an_election_that_was_held_is_not_held_again(scene: Scene, tmp_path: Pat
 def test_in_mode_takeover_it_is_done_too(scene: Scene) -> None:
     task = scene.stage.app.signature("peers.add", (2, 3))
 
-    value = task.election(id="takeover", mode="takeover", timeout=5.0).get(timeout=PATIENCE)
+    value = task.election(id="takeover", mode="takeover", timeout=10.0).get(timeout=PATIENCE)
 
     assert value == 5
     assert come_true(lambda: scene.is_done("takeover"))

@@ -94,7 +94,7 @@ def test_celerys_workers_elect_one_of_them_and_ours_follow(
         results = [
             # Those who can be elected are counted once: that takes all the time it is given.
             cluster.app.signature("peers.add", (number, 1)).election(
-                id=f"e{number}", timeout=5.0, force=number > 0
+                id=f"e{number}", timeout=10.0, force=number > 0
             )
             for number in range(ELECTIONS)
         ]
@@ -123,7 +123,7 @@ def test_one_of_celerys_beside_one_of_ours_is_refused_and_if_forced_stops_none_o
         with pytest.raises(
             CallerError, match=r"fewer than 3 of Celery's workers can stop them; 1 answered.*force"
         ):
-            signature.election(id="refused", timeout=5.0)
+            signature.election(id="refused", timeout=10.0)
         refused = "refused" in ours.log()
         signature.election(id="forced", force=True)
         over = come_true(lambda: "Election forced is over here" in ours.log())

@@ -67,7 +67,7 @@ class Sentinel(Service):
             f"bind {LOOPBACK}\n"
             f"dir {self.folder}\n"
             f"sentinel monitor cluster {LOOPBACK} {self._master.port} 1\n"
-            "sentinel down-after-milliseconds cluster 300\n"
+            "sentinel down-after-milliseconds cluster 2000\n"
             "sentinel failover-timeout cluster 2000\n"
         )
         return [str(find_program("redis-server", package="redis-server")), str(file), "--sentinel"]

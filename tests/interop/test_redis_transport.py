@@ -1,9 +1,8 @@
 """What is particular to Redis: names as kombu has them, and a link that breaks."""
 
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -21,6 +20,7 @@ from celeriac.transport import redis_link
 from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect
 from tests.contract import Listener, body, queue_of
+from tests.links import frozen
 
 EVENTS = Exchange("celeryev", "fanout", is_durable=True)
 PATIENCE = 60.0
@@ -220,16 +220,6 @@ def test_what_is_no_envelope_is_handed_on_with_its_fault(
 # -- a link that breaks
 
 
-@contextmanager
-def frozen(server: RedisServer) -> Iterator[None]:
-    """Let a server hold every link, and answer on none."""
-    server.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        server.signal(signal.SIGCONT)
-
-
 @pytest.mark.parametrize(("kind", "cut"), [("fanout", "pubsub"), ("direct", "normal")])
 def test_a_link_that_is_cut_while_it_drains_is_lost(
     own_redis: RedisServer, kind: ExchangeType, cut: str
@@ -299,13 +289,14 @@ def test_what_is_published_over_a_link_that_was_closed_while_idle_is_not_lost_si
 def test_a_link_that_falls_silent_is_lost(
     own_redis: RedisServer, kind: ExchangeType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_SILENCE", "_ANSWER"):
-        monkeypatch.setattr(redis_link, name, 0.2)
-    for name in ("_LIST_WAIT", "_PATIENCE"):
-        monkeypatch.setattr(transport, name, 0.2)
+    monkeypatch.setattr(redis_link, "_SILENCE", 0.2)
+    monkeypatch.setattr(transport, "_LIST_WAIT", 0.2)
     link = connect(Settings(broker_url=own_redis.url))
     link.subscribe(queue_of(Exchange("news", kind), "key"), print)
     assert link.drain(1.0) == 0
+    # Not before: a server that lives may take longer than this to answer.
+    monkeypatch.setattr(redis_link, "_ANSWER", 0.2)
+    monkeypatch.setattr(transport, "_PATIENCE", 0.2)
 
     with frozen(own_redis), pytest.raises(ConnectionLost, match="silent"):
         link.drain(PATIENCE)

@@ -192,6 +192,7 @@ def test_cancel_waits_for_the_picture_that_is_being_taken() -> None:
     end = Thread(target=camera.cancel)
     end.start()
 
+    assert camera._stopping.wait(PATIENCE)
     is_waiting = end.is_alive()
     ready.set()
     end.join(PATIENCE)

@@ -272,7 +272,7 @@ def test_a_broker_that_stays_away_is_one_gap_however_often_it_is_tried(
     with listening(app, {"*": seen.append}) as receiver:
         broker.stop()
         with pytest.raises(TimeoutError):
-            receiver.capture(timeout=0.2)
+            receiver.capture(timeout=1.0)
         broker.start()
         receiver.capture(limit=1, timeout=PATIENCE)
 

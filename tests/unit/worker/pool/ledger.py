@@ -113,8 +113,8 @@ def started(name: str, *, size: int, place: str = APP, **settings: Any) -> Itera
     ledger = Ledger(pool)
     was_collecting = gc.isenabled()
     gc.disable()
-    pool.start(ledger)
     try:
+        pool.start(ledger)
         yield ledger
     finally:
         pool.kill()
