@@ -107,6 +107,8 @@ def test_each_field_narrows_the_list_and_is_kept_in_the_address(busy: Dashboard,
     page.get_by_role("option", name="RETRY").click()
     page.keyboard.press("Escape")
     page.get_by_role("combobox", name="Time").click()
+    expect(page.get_by_role("option", name="Last hour")).to_be_visible()
+    visitor.check_access()
     page.get_by_role("option", name="Last hour").click()
 
     page.wait_for_url("**last=3600*")

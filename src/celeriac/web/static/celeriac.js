@@ -54,6 +54,14 @@
     }
   });
 
+  // Quasar: between a list and its choices is an element that can be focused, which a list may not have;
+  // who does not see is not told then how many choices there are.
+  new MutationObserver(() => {
+    for (const between of document.querySelectorAll("[role=listbox] > [tabindex]:not([role])")) {
+      between.removeAttribute("tabindex");
+    }
+  }).observe(document.body, { childList: true, subtree: true });
+
   // Views: filters of tasks that somebody gave a name to. The page checks what it gets.
   const VIEWS = "celeriac-views";
   const views = () => {
