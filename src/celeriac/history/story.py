@@ -77,7 +77,8 @@ def read_payload(
             payload |= {field: event[field] for field in _PAYLOADS[name] if event[field] is not None}
         else:
             said = " and ".join(_PAYLOADS[name])
-            notes.append(f"the event that says {said} is not in the log at {place} any more")
+            # Not where that is: a URL may hold a password, and viewers read this too.
+            notes.append(f"the event that says {said} is not in the log any more")
     return payload, notes
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from hashlib import scrypt, sha256
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from pathlib import Path
 from secrets import token_bytes, token_urlsafe
 from threading import Lock
@@ -37,14 +38,18 @@ _SCHEME: Final = "scrypt-14-8-1"
 #: How long a login lasts, and how many there are at once.
 LOGIN_SECONDS: Final = 12 * 3600.0
 _MOST_LOGINS: Final = 1000
+#: And of one name, so that nobody can end the logins of others with many of his own.
+_MOST_OF_NAME: Final = 20
 #: Wrong guesses within a minute at one account from one address, before who is there has to wait: a person
 #: makes a few.
 _MOST_GUESSES: Final = 10
 #: And from one address at all accounts.
 _MOST_OF_ADDRESS: Final = 40
-#: And from all sides at all accounts, which costs a quarter of a processor. Who did not guess wrong within
-#: that minute is let in all the same, or a stranger could keep everybody out.
+#: And from all sides at all accounts, which costs a quarter of a processor. Beyond it who did not guess wrong
+#: within that minute may try all the same, or a stranger could keep everybody out; but, as a stranger may
+#: have many addresses, only so many of those within a second.
 _MOST_OF_ALL: Final = 400
+_MOST_NEW_A_SECOND: Final = 2
 #: That are remembered.
 _MOST_REMEMBERED: Final = 10_000
 _GUESS_SECONDS: Final = 60.0
@@ -220,11 +225,18 @@ class Access:
 
     def _let_in(self, shown: str, user: User) -> None:
         with self._mutex:
+            own = [key for key, (known, _) in self._logins.items() if known.name == user.name]
+            for key in own[: max(0, len(own) - _MOST_OF_NAME + 1)]:
+                del self._logins[key]
             self._logins[_key(shown)] = (user, self._now() + LOGIN_SECONDS)
             while len(self._logins) > _MOST_LOGINS:
                 self._logins.popitem(last=False)
 
+    def _is_crowded(self, now: float) -> bool:
+        return len(self._guesses) >= _MOST_NEW_A_SECOND and self._guesses[-_MOST_NEW_A_SECOND][0] > now - 1.0
+
     def _is_guessed(self, secret: str, kept: str, by: tuple[str, str]) -> bool:
+        by = (_network_of(by[0]), by[1])
         if len(secret.encode()) > MAX_SECRET_BYTES:
             return False
         with self._mutex:
@@ -235,7 +247,7 @@ class Access:
             if (
                 of_address.count(by) >= _MOST_GUESSES
                 or len(of_address) >= _MOST_OF_ADDRESS
-                or (of_address and len(self._guesses) >= _MOST_OF_ALL)
+                or (len(self._guesses) >= _MOST_OF_ALL and (of_address or self._is_crowded(now)))
             ):
                 raise CallerError("too many wrong passwords or tokens came: wait a minute")
             # Before it is known whether it is right, or many at once would be none yet.
@@ -246,6 +258,17 @@ class Access:
         with self._mutex, suppress(ValueError):
             self._guesses.remove(guess)
         return True
+
+
+def _network_of(address: str) -> str:
+    """Return whom an address belongs to: of the longer kind, somebody has as many as he likes."""
+    try:
+        told = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(told, IPv4Address):
+        return str(told)
+    return str(told.ipv4_mapped or IPv6Network((told, 64), strict=False))
 
 
 def _key(shown: str) -> bytes:

@@ -6,7 +6,6 @@ from secrets import token_urlsafe
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from celeriac.errors import CallerError
 from celeriac.web.access import Access, User
+from celeriac.web.guess import run_guess
 
 __all__ = ["COOKIE", "Guard", "address_of", "user_of"]
 
@@ -21,6 +21,8 @@ __all__ = ["COOKIE", "Guard", "address_of", "user_of"]
 COOKIE: Final = "celeriac_login"
 #: Methods that change nothing.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What a browser says of who has it ask, where that is the page of another site.
+_ELSEWHERE: Final = ("cross-site", "same-site")
 #: What somebody may ask for who is not let in yet.
 _OPEN: Final = ("/login", "/healthz")
 #: What is asked by programs, and so answered in JSON or text, and not with a page to log in.
@@ -95,6 +97,8 @@ class Guard:
         is_safe = scope["type"] == "http" and scope["method"] in _SAFE
         if origin is not None and not is_safe and _site_of(origin) != host.lower():
             return PlainTextResponse("Only pages of this dashboard may ask for that.\n", 403)
+        if headers.get("sec-fetch-site") in _ELSEWHERE and not _is_link(headers):
+            return PlainTextResponse("Other sites may lead here, and not ask for anything.\n", 403)
         return None
 
     async def _unknown(self, scope: Scope) -> Response | None:
@@ -124,8 +128,11 @@ class Guard:
     async def _told(self, connection: HTTPConnection) -> User | None:
         kind, _, token = connection.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and token:
-            # It takes a while, on purpose.
-            return await run_in_threadpool(self._access.by_token, token.strip(), address_of(connection))
+            token = token.strip()
+            # Who is known does not wait behind those who guess.
+            return self._access.by_login(token) or await run_guess(
+                self._access.by_token, token, address_of(connection)
+            )
         login = connection.cookies.get(COOKIE)
         return None if login is None else self._access.by_login(login)
 
@@ -176,6 +183,11 @@ class _Answer:
 def address_of(connection: HTTPConnection) -> str:
     """Return where somebody asks from; a proxy's address, if there is one."""
     return "" if connection.client is None else connection.client.host
+
+
+def _is_link(headers: Headers) -> bool:
+    """Tell whether a browser goes to a page, as it does when somebody follows a link."""
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
 
 
 def _site_of(origin: str) -> str | None:

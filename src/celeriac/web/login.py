@@ -6,11 +6,11 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from celeriac.errors import CallerError
 from celeriac.web.access import LOGIN_SECONDS, Access
 from celeriac.web.guard import COOKIE, address_of
+from celeriac.web.guess import run_guess
 
 __all__ = ["router"]
 
@@ -68,7 +68,7 @@ async def log_in(request: Request) -> Response:
     told = parse_qs(content.decode("utf-8", "replace"))
     name, password, target = (told.get(field, [""])[0] for field in ("name", "password", "next"))
     try:
-        shown = await run_in_threadpool(access.log_in, name, password, address_of(request))
+        shown = await run_guess(access.log_in, name, password, address_of(request))
     except CallerError as error:
         return _page(target, f"{error}.", 429)
     if shown is None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import uvicorn
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.routing import Match
@@ -32,6 +33,10 @@ _STATIC: Final = Path(__file__).parent / "static"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 #: How long requests that are under way may take to end.
 _PATIENCE: Final = 3
+#: Of the first line and the headers of a request; browsers and proxies send a few thousand.
+_MAX_HEAD_BYTES: Final = 32_768
+#: Of what a page's browser sends at once.
+_MAX_FRAME_BYTES: Final = 1 << 20
 
 
 def make_app(
@@ -59,6 +64,7 @@ def make_app(
     app.add_exception_handler(CallerError, _refused)
     app.add_exception_handler(Unknown, _not_found)
     app.add_exception_handler(CeleriacError, _failed)
+    app.add_exception_handler(RequestValidationError, _unreadable)
 
     @app.get("/healthz", include_in_schema=False)
     async def health() -> PlainTextResponse:
@@ -90,6 +96,20 @@ def _nothing(request: Request) -> JSONResponse:
 
 def _refused(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 400)
+
+
+def _unreadable(_: Request, error: Exception) -> JSONResponse:
+    """Say what is wrong with a request, without what it said: that may be long, or no text."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - is called for no other
+    detail = [
+        {
+            "loc": [visible(part, 200) if isinstance(part, str) else part for part in each["loc"]],
+            "msg": visible(each["msg"], 200),
+            "type": each["type"],
+        }
+        for each in error.errors()
+    ]
+    return JSONResponse({"detail": detail}, 422)
 
 
 def _not_found(_: Request, error: Exception) -> JSONResponse:
@@ -132,6 +152,10 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=_PATIENCE,
+        # The other parser of uvicorn takes heads of any length, from anybody.
+        http="h11",
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+        ws_max_size=_MAX_FRAME_BYTES,
         # Who is before us, and says for whom it asks, is not known.
         proxy_headers=False,
     )

@@ -1,8 +1,10 @@
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.web import access as access_module
 from celeriac.web.access import Access, Account, Role, User, hashed, new_token, read_accounts, write_accounts
 from celeriac.web.server import check_address, hosts_of
 
@@ -73,6 +75,54 @@ def test_who_guesses_at_many_names_waits_and_keeps_nobody_else_out() -> None:
         access.log_in("somebody", "wrong", "10.0.0.1")
 
     assert access.log_in("ada", "correct horse", "10.0.0.2") is not None
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        [f"2001:db8::{number:x}" for number in range(1, 12)],
+        [f"::ffff:10.0.0.1%{number}" for number in range(1, 12)],
+    ],
+)
+def test_who_has_many_addresses_of_one_network_is_one(addresses: list[str]) -> None:
+    access = Access([ADA], now=Clock())
+
+    for address in addresses[:10]:
+        access.log_in("ada", "wrong", address)
+
+    with pytest.raises(CallerError, match="wait a minute"):
+        access.log_in("ada", "wrong", addresses[10])
+
+    assert access.log_in("ada", "correct horse", "2001:db8:1::1") is not None
+
+
+def test_who_has_many_networks_is_slowed_down_and_keeps_nobody_out_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(access_module, "_is_right", lambda told, _: told == "correct horse")
+    clock = Clock()
+    access = Access([ADA], now=clock)
+    tried = 0
+    for number in range(2000):
+        clock.now = number / 100
+        with suppress(CallerError):
+            access.log_in("ada", "wrong", f"10.{number // 250}.{number % 250}.1")
+            tried += 1
+
+    assert 400 <= tried < 500
+    clock.now += 1.1
+    assert access.log_in("ada", "correct horse", "192.0.2.1") is not None
+
+
+def test_many_logins_of_one_end_none_of_another() -> None:
+    access = Access([ADA, Account("vera", Role.VIEWER, hashed("x"))])
+    operators = access.log_in("ada", "correct horse")
+    assert operators is not None
+
+    own = [access.log_in("vera", "x") for _ in range(25)]
+
+    assert access.by_login(operators) is not None
+    assert [each for each in own if each is not None and access.by_login(each) is not None] == own[-20:]
 
 
 def test_right_tokens_are_no_guesses_however_many_accounts_there_are() -> None:

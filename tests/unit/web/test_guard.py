@@ -1,11 +1,16 @@
 """Who may come in by which door: every route, for everybody."""
 
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import httpx
 import pytest
 
+from celeriac.programs.process import wait_until
 from celeriac.web.access import Access, Account, Role, hashed, new_token
 from celeriac.web.action import Actions
 from celeriac.web.audit import Audit
@@ -152,6 +157,75 @@ def test_the_page_of_another_site_cannot_act(locked: httpx.Client, origin: str) 
     ours = locked.post("/api/v1/control/shutdown", json=order, headers={**headers, "Origin": own})
 
     assert (foreign.status_code, ours.status_code) == (403, 200)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_the_page_of_another_site_may_lead_here_and_ask_for_nothing(ask: httpx.Client, site: str) -> None:
+    picture = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+    link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    frame = {**link, "Sec-Fetch-Dest": "iframe"}
+    own = {**picture, "Sec-Fetch-Site": "same-origin"}
+
+    told = [ask.get("/api/v1/workers", headers=each).status_code for each in (picture, frame, link, own)]
+
+    assert told == [403, 403, 200, 200]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"X-A: " + b"a" * 200_000, b"\r\n".join(b"X-%d: a" % number for number in range(20_000))],
+    ids=["long", "many"],
+)
+def test_a_head_without_end_is_refused_before_it_is_kept(ask: httpx.Client, head: bytes) -> None:
+    with socket.create_connection((ask.base_url.host, ask.base_url.port or 0), timeout=60) as link:
+        link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        with suppress(ConnectionError):  # it may be closed before all was sent
+            link.sendall(head + b"\r\n")
+            assert b" 400 " in link.recv(1000)
+
+    assert ask.get("/healthz").status_code == 200
+
+
+def test_those_who_guess_wait_apart_from_those_who_are_known(
+    locked: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}
+    assert locked.get("/api/v1/workers", headers=known).status_code == 200
+    go_on, most, running = Event(), [0], [0]
+
+    def slow(*_: object) -> bool:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        go_on.wait(60)
+        running[0] -= 1
+        return False
+
+    monkeypatch.setattr("celeriac.web.access._is_right", slow)
+    with ThreadPoolExecutor(9) as guessers:
+        wrong = [
+            guessers.submit(locked.post, "/login", data={"name": f"n{number}", "password": "x"})
+            for number in range(9)
+        ]
+        try:
+            assert wait_until(lambda: running[0] > 0, patience=60)
+            assert locked.get("/api/v1/workers", headers=known).status_code == 200
+        finally:
+            go_on.set()
+
+    assert {each.result().status_code for each in wrong} == {401}
+    assert most[0] <= 2
+
+
+def test_a_body_that_is_no_text_is_refused_and_not_sent_back(locked: httpx.Client) -> None:
+    headers = {"Authorization": f"Bearer {TOKENS[Role.OPERATOR]}", "Content-Type": "application/json"}
+
+    answer = locked.post(
+        "/api/v1/control/revoke", content=b'{"ids": [1, "secret"], "\\ud800": 1}', headers=headers
+    )
+
+    assert answer.status_code == 422
+    assert {tuple(each) for each in answer.json()["detail"]} == {("loc", "msg", "type")}
+    assert "secret" not in answer.text
 
 
 def test_every_answer_says_what_a_browser_may_do_with_it(ask: httpx.Client) -> None:

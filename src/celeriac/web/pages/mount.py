@@ -8,7 +8,7 @@ from nicegui import Client, ui
 from nicegui import app as pages
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
@@ -16,12 +16,17 @@ from celeriac.web.board import Board
 from celeriac.web.pages import cluster, history, overview, task, tasks, worker, workers, workflow
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.part import empty
+from celeriac.web.pages.socket import keep_links_apart
 from celeriac.web.pages.visit import Desk
 
 __all__ = ["add_pages"]
 
 #: All of them: a page is there once its module is loaded.
 PAGES: Final = (overview, tasks, workers, worker, cluster, history, task, workflow)
+#: Pages that are open at once, some 0.4 MB each; one that nobody looks at any more goes within a minute.
+_MOST_OPEN: Final = 500
+#: Paths at which there is no page: what a page is made of.
+_ASSETS: Final = ("/_nicegui/", "/_nicegui_ws/")
 #: What is shown beside the name of a page in a browser: a root.
 _ICON: Final = (
     '<svg viewBox="0 0 32 32" xmlns="http://www.w3.org/2000/svg">'
@@ -37,6 +42,21 @@ class _CompressedAssets(GZipMiddleware):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_asset = scope["type"] == "http" and scope["path"].startswith("/_nicegui/")
         await (super().__call__ if is_asset else self.app)(scope, receive, send)
+
+
+class _Room:
+    """Opens no page where too many are open."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["type"] == "http" and not scope["path"].startswith(_ASSETS)
+        app = _FULL if is_page and len(Client.instances) >= _MOST_OPEN else self._app
+        await app(scope, receive, send)
+
+
+_FULL: Final = PlainTextResponse("Too many pages are open: close some, or try again in a minute.\n", 503)
 
 
 @pages.exception_handler(404)
@@ -70,6 +90,8 @@ def add_pages(app: FastAPI, board: Board, access: Access, actions: Actions | Non
     pages.state.desk = Desk(board, access, actions)
     # The guard lets nobody post without leave to act, and a page needs no other way than this.
     pages.config.socket_io_js_transports = ["websocket"]
+    keep_links_apart(access)
+    pages.add_middleware(_Room)
     # Its bar says that something is loaded, which here is the case all the time.
     pages.config.quasar_config["loadingBar"]["skipHijack"] = True
     ui.run_with(

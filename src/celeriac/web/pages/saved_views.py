@@ -29,6 +29,7 @@ class SavedViews:
         self._choose = choose
         self._saved: dict[str, str] = {}
         self._is_told = False
+        self._is_asking = False
         self._select = ui.select(list(BUILT_IN_VIEWS), label="View", on_change=self._chosen).props(
             'dense outlined options-dense aria-label="View" data-views'
         )
@@ -75,6 +76,15 @@ class SavedViews:
         return None if query is None or self._is_told else self._choose(TaskQuery.parse(query))
 
     async def _ask_name(self) -> None:
+        if self._is_asking:
+            return
+        self._is_asking = True
+        try:
+            await self._save_as(await self._asked_name())
+        finally:
+            self._is_asking = False
+
+    async def _asked_name(self) -> str:
         with ui.dialog() as dialog, ui.card().classes("dialog").props("role=document data-save-dialog"):
             heading("Save what is asked for as a view")
             name = ui.input("Name").props(
@@ -92,7 +102,9 @@ class SavedViews:
                 )
         told = await dialog
         dialog.delete()
-        shown = visible(str(told or "").strip(), _MOST_CHARS)
+        return visible(str(told or "").strip(), _MOST_CHARS)
+
+    async def _save_as(self, shown: str) -> None:
         if shown in BUILT_IN_VIEWS:
             ui.notify("There is a view of that name already: choose another.", type="warning", html=False)
         elif shown:

@@ -94,7 +94,7 @@ class _TasksPage:
             )
             self._table.add_slot("header-selection", _CHOOSE_ALL)
             self._table.add_slot("body-selection", _CHOOSE)
-            self._table.on_select(self._arrange)
+            self._table.on_select(self._choose)
             self._none = self._make_empty()
         self._arrange()
 
@@ -200,6 +200,12 @@ class _TasksPage:
 
     # -- what people do
 
+    def _choose(self, _: Any) -> None:
+        # A browser may send anything as a row, and any number of them.
+        numbers = self._rows.numbers(self._table.selected) if self._visit.may_act else []
+        self._table.selected = [{"key": number} for number in numbers]
+        self._arrange()
+
     async def _changed(self) -> None:
         query = self._bar.query
         self._visit.asked(query.asked)
@@ -250,11 +256,14 @@ class _Numbers:
         self._ids = {number: uuid for uuid, number in still.items()} | dict(zip(shown, ids, strict=True))
         return shown
 
-    def ids(self, rows: Sequence[Any]) -> list[str]:
-        """Return the ids of the tasks of rows, but for what is no row of ours."""
+    def numbers(self, rows: Sequence[Any]) -> list[int]:
+        """Return the numbers of rows, each once, but for what is no row of ours."""
         told = [row.get("key") if isinstance(row, dict) else None for row in rows]
-        found = [self._ids.get(number) for number in told if isinstance(number, int)]
-        return list(dict.fromkeys(uuid for uuid in found if uuid is not None))
+        return list(dict.fromkeys(each for each in told if isinstance(each, int) and each in self._ids))
+
+    def ids(self, rows: Sequence[Any]) -> list[str]:
+        """Return the ids of the tasks of rows."""
+        return [self._ids[number] for number in self.numbers(rows)]
 
 
 def _counted(scene: Scene) -> tuple[int, list[str]]:

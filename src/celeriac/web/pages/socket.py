@@ -1,0 +1,126 @@
+"""The link between a page and its browser: only who opened a page is heard on it, and only so often.
+
+NiceGUI takes from any link whatever names a page by its id, and such an id stands in addresses, which proxies
+write down. So each message is looked at here first.
+"""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from nicegui import Client, core
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from celeriac.web.access import Access
+from celeriac.web.guard import COOKIE
+
+__all__ = ["Budget", "keep_links_apart"]
+
+_ROOT: Final = "/"
+#: What a browser says on a link, once it has said whose it is; each names the page that is meant.
+_HEARD: Final = ("event", "javascript_response", "ack")
+#: Messages that a link may send at once, and in a second for ever. Who drags a slider or types sends some
+#: twenty a second.
+_MOST_AT_ONCE: Final = 300.0
+_MOST_A_SECOND: Final = 60.0
+
+
+class Budget:
+    """How many messages somebody may still send; it fills up with time."""
+
+    def __init__(self, now: float) -> None:
+        self._left = _MOST_AT_ONCE
+        self._filled_at = now
+
+    def spend(self, now: float) -> bool:
+        """Take one message, and say whether it was still allowed."""
+        filled = self._left + _MOST_A_SECOND * (now - self._filled_at)
+        self._left, self._filled_at = min(_MOST_AT_ONCE, filled), now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+def keep_links_apart(access: Access) -> None:
+    """Have pages heed nobody but those who opened them, for as long as they are let in."""
+    core.sio.eio.cors_allowed_origins = []  # the guard has asked already, and no other site is told anything
+    core.sio.eio.transports = ["websocket"]
+    core.sio.handlers = {_ROOT: _Links(access, core.sio.handlers[_ROOT]).handlers()}
+
+
+class _Links:
+    def __init__(self, access: Access, heard: Mapping[str, Callable[..., Any]]) -> None:
+        self._access = access
+        self._heard = heard
+        self._budgets: dict[str, Budget] = {}
+
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return what takes the messages of links; not what would write into our log what a browser says."""
+        return {
+            "connect": self._connect,
+            "handshake": self._shake_hands,
+            "disconnect": self._disconnect,
+            **{name: self._checked(self._heard[name]) for name in _HEARD},
+        }
+
+    async def _connect(self, link: str, environ: dict[str, Any], auth: Any = None) -> bool:
+        asked = parse_qs(environ.get("QUERY_STRING", "")).get("client_id", [""])[0]
+        if not _is_of(asked, environ["asgi.scope"]):
+            return False
+        await self._heard["connect"](link, environ, auth)
+        self._budgets[link] = Budget(monotonic())
+        return True
+
+    async def _shake_hands(self, link: str, told: Any) -> bool:
+        page = _page_in(told)
+        answer = _is_of(page, _scope_of(link)) and await self._heard["handshake"](link, told)
+        return await self._is_heeded(link, is_meant=bool(answer))
+
+    def _disconnect(self, link: str, *_: Any) -> None:
+        self._budgets.pop(link, None)
+        self._heard["disconnect"](link)
+
+    def _checked(self, take: Callable[[str, dict[str, Any]], None]) -> Callable[..., Any]:
+        async def taken(link: str, told: Any) -> None:
+            # A link that has shaken hands is in a room of the name of its page.
+            if await self._is_heeded(link, is_meant=_page_in(told) in core.sio.rooms(link)):
+                take(link, told)
+
+        return taken
+
+    async def _is_heeded(self, link: str, *, is_meant: bool) -> bool:
+        """Tell whether who speaks means his page, is still let in, and not too loud; else the link ends."""
+        budget = self._budgets.get(link)
+        is_within = budget is not None and budget.spend(monotonic())
+        if is_meant and is_within and self._access.lasts(_login_of(_scope_of(link))):
+            return True
+        # More than its own way to end it, after which a browser that does not obey could go on sending.
+        await core.sio.eio.disconnect(core.sio.manager.eio_sid_from_sid(link, _ROOT))
+        return False
+
+
+def _page_in(told: Any) -> str:
+    page = told.get("client_id") if isinstance(told, dict) else None
+    return page if isinstance(page, str) else ""
+
+
+def _is_of(page: str, scope: Scope) -> bool:
+    """Tell whether a page was opened by who asks now, with the same login."""
+    client = Client.instances.get(page)
+    if client is None:
+        # It is gone, or was of a program that ran before: the browser is told so, and loads it anew.
+        return True
+    opened: Scope = client.request.scope
+    return opened["celeriac.user"] == scope["celeriac.user"] and _login_of(opened) == _login_of(scope)
+
+
+def _scope_of(link: str) -> Scope:
+    scope: Scope = core.sio.get_environ(link)["asgi.scope"]
+    return scope
+
+
+def _login_of(scope: Scope) -> str | None:
+    return HTTPConnection(scope).cookies.get(COOKIE)
