@@ -80,7 +80,8 @@ def unit(path: Path) -> dict[str, dict[str, list[str]]]:
     """Return the sections of a unit, each a list of values by name; a line that is none of them raises."""
     told: dict[str, dict[str, list[str]]] = {}
     section: dict[str, list[str]] | None = None
-    for line in path.read_text().splitlines():
+    # A line that ends so goes on in the next.
+    for line in path.read_text().replace("\\\n", " ").splitlines():
         if head := re.fullmatch(r"\[(\w+)\]", line):
             assert head[1] not in told
             section = told.setdefault(head[1], {})
@@ -203,6 +204,27 @@ def test_every_variable_for_the_program_is_a_setting_with_a_value_of_its_kind() 
     assert {name for name in names if not name.startswith("CELERIAC_")} == set()
 
 
+def audit_of(words: Sequence[str]) -> str:
+    """Return the folder of the file that a dashboard notes actions in."""
+    return words[words.index("--audit") + 1].rpartition("/")[0]
+
+
+def test_every_dashboard_notes_actions_where_it_can_write_and_where_it_stays() -> None:
+    (web,) = PODS["celeriac-web"]["containers"]
+    claims = {each["name"] for each in PODS["celeriac-web"]["volumes"] if "persistentVolumeClaim" in each}
+    service = unit(DEPLOY / "systemd" / "celeriac-web.service")["Service"]
+
+    assert f"audit:{audit_of(OURS['web']['command'])}" in OURS["web"]["volumes"]
+    # A volume has the owner of the folder of the image that it is mounted at.
+    assert f" {audit_of(OURS['web']['command'])} " in DOCKERFILE.read_text()
+    assert audit_of(web["args"]) in [
+        mount["mountPath"]
+        for mount in web["volumeMounts"]
+        if mount["name"] in claims and not mount.get("readOnly", False)
+    ]
+    assert audit_of(shlex.split(service["ExecStart"][0])) == f"%L/{service['LogsDirectory'][0]}"
+
+
 # -- Docker
 
 
@@ -310,7 +332,7 @@ def test_services_of_compose_are_confined_and_keep_no_secret() -> None:
         assert (
             COMPOSE.parent / service["build"]["context"] / service["build"]["dockerfile"]
         ).resolve() == DOCKERFILE
-    assert mounted == set(file["volumes"]) == {"broker", "log", "warehouse", "cache"}
+    assert mounted == set(file["volumes"]) == {"broker", "log", "warehouse", "cache", "audit"}
     assert [port for each in OF_COMPOSE.values() for port in each.get("ports", ())] == ["127.0.0.1:8765:8765"]
     assert {name for each in OF_COMPOSE.values() for name in each.get("secrets", ())} == set(file["secrets"])
     assert "/run/secrets/accounts" in OF_COMPOSE["web"]["command"]
@@ -411,7 +433,7 @@ def test_the_accounts_come_as_a_credential_and_are_copied_to_where_they_are_read
     assert service["LoadCredential"] == ["accounts.json:/etc/celeriac/accounts.json"]
     assert copy.split()[:3] == ["/usr/bin/install", "-m", "0400"]
     assert copy.split()[3] == "%d/accounts.json"
-    assert f"--accounts {copy.split()[4]}" in start
+    assert f"--accounts {copy.split()[4]} " in start
     assert copy.split()[4] == f"%t/{service['RuntimeDirectory'][0]}/accounts.json"
 
 
@@ -473,6 +495,7 @@ def test_there_is_a_manifest_for_each_part_and_the_secret_holds_none() -> None:
     assert kinds == {
         ("Namespace", "celeriac"),
         ("Secret", "celeriac"),
+        ("PersistentVolumeClaim", "celeriac-audit"),
         ("PersistentVolumeClaim", "celeriac-history"),
         ("StatefulSet", "celeriac-recorder"),
         ("Service", "celeriac-recorder"),

@@ -1,6 +1,8 @@
 """The program shows a cluster, a log and a replay alike, and ends as it should."""
 
+import json
 import os
+import pwd
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -252,6 +254,44 @@ def test_what_cannot_be_is_said_before_the_screen_is_filled(
 
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_a_revoke_is_noted_with_who_did_it_to_the_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broker = MemoryBroker()
+    audit = tmp_path / "audit.jsonl"
+    monkeypatch.setattr("celeriac.cli.top._PATIENCE", 0.01)
+    monkeypatch.setenv("USER", "somebody-else")
+
+    async def revokes(person: Person) -> None:
+        await person.sees("live")
+        with Celeriac(broker, environ={}).events.Dispatcher(hostname="w1@lab") as events:
+            events.send("task-received", uuid="a\n", name="shop.pay", args="()", kwargs="{}")
+        await person.sees("shop.pay")
+        await person.press("r")
+        await person.sees("Revoke shop.pay")
+        assert audit.read_text() == ""
+        await person.press("y")
+        await person.sees("no worker answered")
+
+    have_done(monkeypatch, revokes)
+    result = run("--allow-control", "--audit", str(audit), broker=broker)
+
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    who = {"user": pwd.getpwuid(os.getuid()).pw_name, "role": "operator"}
+    assert [{**line, "at": 0} for line in lines] == [
+        {"at": 0, **who, "action": "revoke", "targets": ["a\n"]},
+        {"at": 0, **who, "action": "revoke done", "replies": {}},
+    ]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_screen_is_filled(tmp_path: Path) -> None:
+    result = run("--allow-control", "--audit", str(tmp_path), broker=MemoryBroker())
+
+    assert result.exit_code == 1
+    assert "name a file that can be written with --audit" in result.output
 
 
 def test_without_a_terminal_it_names_what_to_use_instead() -> None:

@@ -1,8 +1,11 @@
 """``celeriac top``: a cluster on a full screen, now or as it was."""
 
 import os
+import pwd
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,6 +20,8 @@ from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.history import redactor_of
 from celeriac.node.replay import Replay
+from celeriac.store.audit import Audit
+from celeriac.views.reply import reply_texts
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -56,6 +61,15 @@ Speed = Annotated[
     ),
 ]
 AllowControl = Annotated[bool, typer.Option("--allow-control", help="Let tasks be revoked from the screen.")]
+AuditFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit",
+        metavar="FILE",
+        help="Where a line is added for each revoke, with who you are to this machine, as celeriac web does. "
+        "Else none is kept.",
+    ),
+]
 
 
 def top(
@@ -66,6 +80,7 @@ def top(
     since: From = None,
     speed: Speed = None,
     allow_control: AllowControl = False,
+    audit: AuditFile = None,
 ) -> Code:
     """Watch a cluster on a full screen, by keyboard: its workers, its tasks, each with all its events.
 
@@ -75,7 +90,7 @@ def top(
 
     For example:
       celeriac top --broker redis://127.0.0.1:6379/0
-      celeriac top --allow-control
+      celeriac top --allow-control --audit /var/log/celeriac/audit.jsonl
       celeriac top --log /var/lib/celeriac --until 2026-11-14T10:00
       celeriac top --log s3://bucket/history --from -1h --speed 10x
     """
@@ -86,7 +101,8 @@ def top(
     _check_package()
     with ExitStack() as stack:
         if not is_past:
-            _show(_live(session, stack), _revoke(session) if allow_control else None)
+            revoke = _revoke(session, audit) if allow_control else None
+            _show(_live(session, stack), revoke)
             return Code.OK
         history = open_log(session, log)
         if speed is None:
@@ -133,9 +149,33 @@ def _live(session: Session, stack: ExitStack) -> "Sight":
     return LiveSight(watcher, place=visible(sanitize_url(app.conf.broker_url)))
 
 
-def _revoke(session: Session) -> "Revoke":
+def _revoke(session: Session, audit: Path | None) -> "Revoke":
     control = session.app.control
-    return lambda uuid: control.revoke(uuid, reply=True, timeout=_PATIENCE)
+
+    # Whoever has the address of the broker may do it: there are no roles at a terminal.
+    who = {"user": _own_name(), "role": "operator"}
+    noted = None if audit is None else Audit(audit)
+    if noted is not None:
+        noted.check()
+
+    def revoke(uuid: str) -> Sequence[Mapping[str, object]] | None:
+        if noted is not None:
+            noted.note("revoke", **who, targets=[uuid])
+        answers = control.revoke(uuid, reply=True, timeout=_PATIENCE)
+        if noted is not None:
+            noted.note_end("revoke", **who, replies=reply_texts(answers))
+        return answers
+
+    return revoke
+
+
+def _own_name() -> str:
+    """Return who runs this, to the machine: unlike ``USER`` nobody can say it is somebody else."""
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # in a container a user need not have a name
+        return str(number)
 
 
 def _past(session: Session, history: "EventLog", *, since: str | None, until: str | None) -> "Sight":

@@ -16,6 +16,7 @@ from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
 from celeriac.node.history import redactor_of
 from celeriac.node.stop_signals import interrupt, stop_signals
+from celeriac.store.audit import Audit
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -67,7 +68,12 @@ AllowControl = Annotated[
     typer.Option("--allow-control", help="Let people act: revoke and retry tasks, change and stop workers."),
 ]
 AuditFile = Annotated[
-    Path, typer.Option("--audit", metavar="FILE", help="Where a line is added for each action.")
+    Path,
+    typer.Option(
+        "--audit",
+        metavar="FILE",
+        help="Where a line is added for each action; with --allow-control it must be possible to write it.",
+    ),
 ]
 
 
@@ -97,7 +103,6 @@ def web(
     try:
         from celeriac.web.access import Access, read_accounts  # noqa: PLC0415  (needs the extra)
         from celeriac.web.action import Actions  # noqa: PLC0415
-        from celeriac.web.audit import Audit  # noqa: PLC0415
         from celeriac.web.pages.mount import add_pages  # noqa: PLC0415
         from celeriac.web.server import check_address, hosts_of, make_app, make_server  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -108,6 +113,9 @@ def web(
     if accounts is not None and access.is_open:
         raise CallerError(f"{accounts} names nobody: celeriac access add NAME --accounts {accounts}")
     check_address(host, access)
+    noted = Audit(audit)
+    if allow_control:
+        noted.check()
     if session.app.conf.sources()["max_tasks_in_memory"] == "default":
         session.app.configure(max_tasks_in_memory=_MOST_TASKS)
     with ExitStack() as stack:
@@ -116,7 +124,7 @@ def web(
         address = f"http://{shown(host)}:{link.getsockname()[1]}"
         broker = sanitize_url(session.app.conf.broker_url)
         output.say(f"watching {broker}, served at {address} (API: {address}/api/v1); Ctrl-C ends it")
-        actions = Actions(board, session.app.control, Audit(audit), send=session.app.send_task)
+        actions = Actions(board, session.app.control, noted, send=session.app.send_task)
         allowed = actions if allow_control else None
         app = make_app(board, access, allowed, hosts=hosts_of(host, allowed_host or ()))
         add_pages(app, board, access, allowed)

@@ -1,13 +1,15 @@
 """What a node answered, as lines that people read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from celeriac.views.text import time_text, visible, visible_lines
 
-__all__ = ["answer_text", "reply_lines"]
+__all__ = ["answer_text", "reply_lines", "reply_texts"]
 
 _KEY_CHARS: Final = 100
+_NAME_CHARS: Final = 120
+_TOLD_CHARS: Final = 200
 #: Fields of a task that one line shows, if the node told them.
 _TASK_FIELDS: Final = ("eta", "worker_pid", "args", "kwargs")
 
@@ -28,6 +30,15 @@ def answer_text(value: object) -> str:
             return f"error: {visible(told)}"
         case _:
             return visible(value)
+
+
+def reply_texts(answers: Iterable[Mapping[str, object]] | None) -> dict[str, str]:
+    """Return what nodes answered to a command, by their names, as texts of one line."""
+    return {
+        visible(name, _NAME_CHARS): visible(told, _TOLD_CHARS)
+        for answer in answers or ()
+        for name, told in answer.items()
+    }
 
 
 def _lines(value: object, path: str) -> Iterator[str]:

@@ -8,10 +8,11 @@ from celeriac.core.task import Task
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.masking import MASK
 from celeriac.node.control import Control
+from celeriac.store.audit import Audit
+from celeriac.views.reply import reply_texts
 from celeriac.views.task_list import TaskFilter, fitting_tasks
 from celeriac.views.text import visible
 from celeriac.web.access import User
-from celeriac.web.audit import Audit
 from celeriac.web.board import Board
 
 __all__ = ["MAX_TASKS", "Actions", "Done", "Refusal"]
@@ -168,10 +169,10 @@ class Actions:
     ) -> Done:
         replies: dict[str, str] = {}
         if not dry_run:
-            self._audit.note(user, action, targets=targets, **fields)
-            for answers in act() or ():
-                replies |= {visible(name, 120): visible(told, 200) for name, told in answers.items()}
-            self._audit.note_end(user, action, replies=replies)
+            who = {"user": user.name, "role": user.role.value}
+            self._audit.note(action, **who, targets=targets, **fields)
+            replies = reply_texts(act())
+            self._audit.note_end(action, **who, replies=replies)
         return Done(action, dry_run, [visible(each, 120) for each in targets], list(refused), replies)
 
 

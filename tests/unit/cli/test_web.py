@@ -1,4 +1,5 @@
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -6,6 +7,7 @@ import pytest
 
 from celeriac.cli.web import _listening, _serve
 from celeriac.errors import AccessRefused, CallerError
+from tests.program import run_here
 
 
 def test_an_answer_does_not_wait_until_its_head_is_acknowledged() -> None:
@@ -21,6 +23,25 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
         pytest.raises(CallerError, match="take another --host or --port"),
     ):
         _listening("127.0.0.1", link.getsockname()[1])
+
+
+#: The broker is not there, which ends it: what is told instead is told before anything is served.
+NOWHERE = ("web", "--broker", "redis://127.0.0.1:1/0", "--port", "0")
+
+
+def test_an_audit_that_cannot_be_written_is_told_before_anything_is_served(tmp_path: Path) -> None:
+    done = run_here(*NOWHERE, "--allow-control", "--audit", str(tmp_path), env={})
+
+    assert done.returncode == 1
+    assert f"{tmp_path} cannot be written, so nobody could act" in done.stderr.decode()
+    assert "name a file that can be written with --audit" in done.stderr.decode()
+
+
+def test_where_nobody_may_act_no_audit_is_made(tmp_path: Path) -> None:
+    done = run_here(*NOWHERE, "--audit", str(tmp_path / "audit.jsonl"), env={})
+
+    assert done.returncode == 69
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reception_that_ended_before_anybody_could_be_told_is_told_all_the_same() -> None:

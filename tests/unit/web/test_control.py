@@ -8,9 +8,9 @@ import pytest
 
 from celeriac.errors import ConnectionLost
 from celeriac.model.events import MAX_ID_CHARS, Received, Succeeded
+from celeriac.store.audit import Audit
 from celeriac.web.access import Access
 from celeriac.web.action import MAX_TASKS, Actions
-from celeriac.web.audit import Audit
 from tests.unit.cli.kit import Cluster
 from tests.unit.web.kit import Rig, served
 

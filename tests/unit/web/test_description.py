@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from celeriac.node.replay import Replay
+from celeriac.store.audit import Audit
 from celeriac.store.event_log import EventLog
 from celeriac.web import action
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
-from celeriac.web.audit import Audit
 from celeriac.web.board import Board
 from celeriac.web.server import make_app
 from tests.event_logs import received, seal

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from celeriac.programs.process import wait_until
+from celeriac.store.audit import Audit
 from celeriac.web.access import Access, Account, Role, hashed, new_token
 from celeriac.web.action import Actions
-from celeriac.web.audit import Audit
 from celeriac.web.guard import COOKIE
 from celeriac.web.server import make_app
 from tests.unit.web.kit import Rig, served

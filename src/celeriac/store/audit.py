@@ -9,8 +9,7 @@ from time import time
 import msgspec
 
 from celeriac.errors import DiskError
-from celeriac.store.disk import FLAGS
-from celeriac.web.access import User
+from celeriac.store.disk import FLAGS, MODE
 
 __all__ = ["Audit"]
 
@@ -22,26 +21,22 @@ class Audit:
         self._path = path
         self._mutex = Lock()
 
-    def note(self, user: User, action: str, **fields: object) -> None:
+    def check(self) -> None:
+        """Raise DiskError if lines cannot be added: better when a program begins than when somebody acts."""
+        self._write(b"", "so nobody could act")
+
+    def note(self, action: str, *, user: str, role: str, **fields: object) -> None:
         """Add a line for what is going to be done, and have it on the disk."""
-        self._add(user, action, fields, "so nothing was done")
+        self._write(_line(action, user=user, role=role, **fields), "so nothing was done")
 
-    def note_end(self, user: User, action: str, **fields: object) -> None:
+    def note_end(self, action: str, *, user: str, role: str, **fields: object) -> None:
         """Add a line for how it ended."""
-        self._add(user, f"{action} done", fields, "though it was done")
+        self._write(_line(f"{action} done", user=user, role=role, **fields), "though it was done")
 
-    def _add(self, user: User, action: str, fields: dict[str, object], consequence: str) -> None:
-        told = {
-            "at": round(time(), 3),
-            "user": user.name,
-            "role": user.role.value,
-            "action": action,
-            **fields,
-        }
-        line = msgspec.json.encode(told) + b"\n"
+    def _write(self, line: bytes, consequence: str) -> None:
         try:
             with self._mutex:
-                number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | FLAGS, 0o600)
+                number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | FLAGS, MODE)
                 try:
                     if os.write(number, line) < len(line):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -51,5 +46,10 @@ class Audit:
         except OSError as error:
             raise DiskError(
                 f"{self._path} cannot be written, {consequence}: {error.strerror}; make room, or name "
-                "another file with --audit"
+                "a file that can be written with --audit"
             ) from None
+
+
+def _line(action: str, *, user: str, role: str, **fields: object) -> bytes:
+    told = {"at": round(time(), 3), "user": user, "role": role, "action": action, **fields}
+    return msgspec.json.encode(told) + b"\n"
