@@ -71,6 +71,15 @@ def waiting(shop: Shop, *uuids: str) -> None:
     assert wait_until(lambda: all(shop.state(uuid) == "RECEIVED" for uuid in uuids), patience=PATIENCE)
 
 
+def failed(shop: Shop, *uuids: str, node: str = "shop@localhost") -> None:
+    """Have tasks that failed, as far as their events tell."""
+    with shop.app.events.Dispatcher(hostname=node) as events:
+        for uuid in uuids:
+            events.send("task-received", uuid=uuid, name="shop.price", args="(3, 2.5)", kwargs="{}")
+            events.send("task-failed", uuid=uuid, exception="ValueError()", traceback="")
+    assert wait_until(lambda: all(shop.state(uuid) == "FAILURE" for uuid in uuids), patience=PATIENCE)
+
+
 def choose(page: Page, *uuids: str) -> None:
     for uuid in uuids:
         page.get_by_role("checkbox", name=f"Choose {uuid}", exact=True).click()
@@ -88,7 +97,7 @@ def test_nothing_is_done_before_somebody_says_so(shop: Shop, visit: Visit) -> No
 
     page.locator("[data-action=revoke]").click()
     dialog = page.locator("[data-confirm]")
-    expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 2:")
+    expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 2 RECEIVED:")
     expect(dialog).to_contain_text("stays1")
     expect(dialog).to_contain_text("stays2")
     visitor.check_access()
@@ -126,7 +135,7 @@ def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> No
     expect(page.locator("[data-table] tbody tr")).to_have_count(3)
     every.click()
     page.locator("[data-action=terminate]").click()
-    expect(page.locator("[data-concerns]")).to_have_text("This concerns 3:")
+    expect(page.locator("[data-concerns]")).to_have_text("This concerns 3 RECEIVED:")
     # What came since is not meant.
     waiting(shop, "every4")
     page.locator("[data-do-it]").click()
@@ -136,19 +145,46 @@ def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> No
     assert sorted(noted[0]["targets"]) == ["every1", "every2", "every3"]
 
 
-def test_a_task_is_sent_once_more_from_its_page(shop: Shop, visit: Visit) -> None:
-    waiting(shop, "again")
+def test_a_task_that_has_ended_is_sent_once_more_to_the_queue_of_its_worker(shop: Shop, visit: Visit) -> None:
+    failed(shop, "again1")
+    waiting(shop, "again2")
     before = shop.dashboard.api("overview")["tasks"]
     visitor = visit(shop.dashboard)
-    page = visitor.go("/tasks/again")
-    expect(page.locator("[data-state]")).to_have_text("RECEIVED")
-    visitor.check_access()
+    page = visitor.go("/tasks?text=again")
+    choose(page, "again1", "again2")
     page.locator("[data-action=retry]").click()
-    expect(page.locator("[data-confirm]")).to_contain_text("again")
+    dialog = page.locator("[data-confirm]")
+    expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 1 FAILURE:")
+    expect(dialog).to_contain_text("again1 → celery")
+    expect(dialog.locator("[data-queues]")).to_have_text("Sent to queues: 1 celery")
+    expect(dialog).to_contain_text("again2: it has not ended: RECEIVED")
+    visitor.check_access()
+    keep_screenshot(page, "tasks-retry")
+    # What has ended since is not meant.
+    failed(shop, "again2")
     page.locator("[data-do-it]").click()
 
     expect_told(page, "sent as")
     assert wait_until(lambda: shop.dashboard.api("overview")["tasks"] == before + 1, patience=PATIENCE)
+    noted = [each for each in shop.noted() if each["action"] == "retry"]
+    assert [(each["targets"], each["queues"]) for each in noted] == [(["again1"], ["celery"])]
+
+
+def test_a_task_whose_queue_is_not_known_is_sent_where_somebody_says(shop: Shop, visit: Visit) -> None:
+    failed(shop, "astray", node="gone@lab")
+    page = visit(shop.dashboard).go("/tasks/astray")
+    page.locator("[data-action=retry]").click()
+    dialog = page.locator("[data-confirm]")
+    expect(dialog).to_contain_text("its queue is not known, and its worker does not answer: name a queue")
+    expect(page.locator("[data-do-it]")).to_be_hidden()
+
+    dialog.get_by_label("Another queue").fill("parcels")
+    expect(dialog).to_contain_text("astray → parcels")
+    page.locator("[data-do-it]").click()
+
+    expect_told(page, "to parcels")
+    with shop.app.connection() as link:
+        assert link.queue_length("parcels") == 1
 
 
 def test_one_that_is_not_in_memory_can_be_revoked_and_not_retried(shop: Shop, visit: Visit) -> None:
@@ -161,7 +197,7 @@ def test_one_that_is_not_in_memory_can_be_revoked_and_not_retried(shop: Shop, vi
     page.locator("[data-action=retry]").click()
 
     expect(page.locator("[data-confirm]")).to_contain_text("it is not in memory")
-    expect(page.locator("[data-do-it]")).to_have_count(0)
+    expect(page.locator("[data-do-it]")).to_be_hidden()
 
 
 def test_tasks_whose_ids_are_shown_alike_are_two_and_only_the_chosen_one_is_meant(
@@ -190,7 +226,7 @@ def test_tasks_whose_ids_are_shown_alike_are_two_and_only_the_chosen_one_is_mean
     page = visit(shop.dashboard).go("/tasks?text=twin")
     page.locator("tbody tr").filter(has_text="shop.b").get_by_role("checkbox").click()
     page.locator("[data-action=terminate]").click()
-    expect(page.locator("[data-concerns]")).to_have_text("This concerns:")
+    expect(page.locator("[data-concerns]")).to_have_text("This concerns 1 RECEIVED:")
     page.locator("[data-do-it]").click()
 
     expect_told(page, "terminate")

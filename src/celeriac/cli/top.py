@@ -20,7 +20,7 @@ from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.history import redactor_of
 from celeriac.node.replay import Replay
-from celeriac.store.audit import Audit
+from celeriac.store.audit import Actor, Audit
 from celeriac.views.reply import reply_texts
 from celeriac.views.text import visible
 
@@ -151,19 +151,18 @@ def _live(session: Session, stack: ExitStack) -> "Sight":
 
 def _revoke(session: Session, audit: Path | None) -> "Revoke":
     control = session.app.control
-
     # Whoever has the address of the broker may do it: there are no roles at a terminal.
-    who = {"user": _own_name(), "role": "operator"}
+    actor = Actor(_own_name(), "operator")
     noted = None if audit is None else Audit(audit)
     if noted is not None:
         noted.check()
 
     def revoke(uuid: str) -> Sequence[Mapping[str, object]] | None:
         if noted is not None:
-            noted.note("revoke", **who, targets=[uuid])
+            noted.note(actor, "revoke", targets=[uuid])
         answers = control.revoke(uuid, reply=True, timeout=_PATIENCE)
         if noted is not None:
-            noted.note_end("revoke", **who, replies=reply_texts(answers))
+            noted.note_end(actor, "revoke", replies=reply_texts(answers))
         return answers
 
     return revoke

@@ -1,9 +1,9 @@
 """How many tasks wait in the queues of a cluster, asked in the background for whoever shows it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock, Thread
 from time import monotonic
 from typing import Final
@@ -12,8 +12,9 @@ from celeriac.errors import CeleriacError
 from celeriac.node.control import Control
 from celeriac.node.state import State
 from celeriac.transport.base import Connection
+from celeriac.wire.field import is_name
 
-__all__ = ["QueueLengths"]
+__all__ = ["QueueLengths", "ask_queues"]
 
 #: For how long an answer is told again.
 _KEPT: Final = 5.0
@@ -23,7 +24,6 @@ _PATIENCE: Final = 1.0
 #: Tasks whose queues are looked at, and the most queues that are asked for.
 _MOST_TASKS: Final = 500
 _MOST_QUEUES: Final = 50
-_MOST_BYTES: Final = 255
 
 logger = logging.getLogger(__name__)
 
@@ -103,19 +103,23 @@ class QueueLengths:
             return {task.queue for task in recent if task.queue}
 
         names: set[str] = self._state.freeze_while(taken)
-        return set(filter(_is_name, names))
+        return set(filter(is_name, names))
 
     def _said_by_workers(self) -> frozenset[str]:
-        replies = self._control.inspect(timeout=_PATIENCE).active_queues()
-        names = set()
-        for queues in replies.values():
-            for queue in queues if isinstance(queues, list) else ():
-                name = queue.get("name") if isinstance(queue, dict) else None
-                if isinstance(name, str) and _is_name(name):
-                    names.add(name)
-        return frozenset(names)
+        said = ask_queues(self._control, patience=_PATIENCE)
+        return frozenset(filter(is_name, chain.from_iterable(said.values())))
 
 
-def _is_name(text: str) -> bool:
-    """Tell whether a queue can have that name: AMQP has room for so many bytes."""
-    return text.isprintable() and 0 < len(text.encode()) <= _MOST_BYTES
+def ask_queues(
+    control: Control, workers: Sequence[str] | None = None, *, patience: float
+) -> dict[str, set[str]]:
+    """Ask workers, or all of them, for the queues that they take tasks from; return what came, by worker."""
+    replies = control.inspect(workers, timeout=patience).active_queues()
+    return {worker: set(_names(told)) for worker, told in replies.items()}
+
+
+def _names(told: object) -> Iterator[str]:
+    for queue in told if isinstance(told, list) else ():
+        name = queue.get("name") if isinstance(queue, dict) else None
+        if isinstance(name, str):
+            yield name

@@ -5,13 +5,21 @@ import os
 from pathlib import Path
 from threading import Lock
 from time import time
+from typing import NamedTuple
 
 import msgspec
 
 from celeriac.errors import DiskError
 from celeriac.store.disk import FLAGS, MODE
 
-__all__ = ["Audit"]
+__all__ = ["Actor", "Audit"]
+
+
+class Actor(NamedTuple):
+    """Who does something, and what he may do."""
+
+    name: str
+    role: str
 
 
 class Audit:
@@ -25,13 +33,13 @@ class Audit:
         """Raise DiskError if lines cannot be added: better when a program begins than when somebody acts."""
         self._write(b"", "so nobody could act")
 
-    def note(self, action: str, *, user: str, role: str, **fields: object) -> None:
+    def note(self, actor: Actor, action: str, **fields: object) -> None:
         """Add a line for what is going to be done, and have it on the disk."""
-        self._write(_line(action, user=user, role=role, **fields), "so nothing was done")
+        self._write(_line(actor, action, fields), "so nothing was done")
 
-    def note_end(self, action: str, *, user: str, role: str, **fields: object) -> None:
+    def note_end(self, actor: Actor, action: str, **fields: object) -> None:
         """Add a line for how it ended."""
-        self._write(_line(f"{action} done", user=user, role=role, **fields), "though it was done")
+        self._write(_line(actor, f"{action} done", fields), "though it was done")
 
     def _write(self, line: bytes, consequence: str) -> None:
         try:
@@ -50,6 +58,6 @@ class Audit:
             ) from None
 
 
-def _line(action: str, *, user: str, role: str, **fields: object) -> bytes:
-    told = {"at": round(time(), 3), "user": user, "role": role, "action": action, **fields}
+def _line(actor: Actor, action: str, fields: dict[str, object]) -> bytes:
+    told = {"at": round(time(), 3), "user": actor.name, "role": actor.role, "action": action, **fields}
     return msgspec.json.encode(told) + b"\n"

@@ -1,19 +1,19 @@
 """What people do to a cluster by the dashboard: each action is noted, and says whom it concerns first."""
 
-from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from celeriac.core.task import Task
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.masking import MASK
 from celeriac.node.control import Control
-from celeriac.store.audit import Audit
+from celeriac.store.audit import Actor, Audit
 from celeriac.views.reply import reply_texts
 from celeriac.views.task_list import TaskFilter, fitting_tasks
 from celeriac.views.text import visible
 from celeriac.web.access import User
 from celeriac.web.board import Board
+from celeriac.web.resend import Plan, plan_resends
 
 __all__ = ["MAX_TASKS", "Actions", "Done", "Refusal"]
 
@@ -21,8 +21,8 @@ __all__ = ["MAX_TASKS", "Actions", "Done", "Refusal"]
 MAX_TASKS: Final = 1000
 #: How long the answers of workers are waited for.
 _PATIENCE: Final = 2.0
-#: Celery: a text of arguments that was cut ends like this, or has it inside.
-_CUT: Final = ("...", "…")
+#: In place of the state of a task that is named by its id alone.
+_NOT_IN_MEMORY: Final = "not in memory"
 
 
 class Refusal(NamedTuple):
@@ -39,6 +39,10 @@ class Done(NamedTuple):
     is_dry_run: bool
     #: The tasks or workers that it concerns; none means all workers.
     targets: list[str]
+    #: How many of the tasks are in which state.
+    states: dict[str, int]
+    #: Where tasks are sent: the queue of each target, in their order.
+    queues: list[str]
     refused: list[Refusal]
     #: What workers answered, by their names.
     replies: dict[str, str]
@@ -65,7 +69,7 @@ class Actions:
         """Return the tasks that are named, or that fit. Raises CallerError if there are too many."""
         state = self._board.watcher.state
         if wanted is None:
-            return [task for uuid in ids if (task := state.tasks.get(uuid)) is not None]
+            return [task for uuid in dict.fromkeys(ids) if (task := state.tasks.get(uuid)) is not None]
         found = fitting_tasks(state, wanted, most=MAX_TASKS + 1)
         if len(found) > MAX_TASKS:
             raise CallerError(f"more than {MAX_TASKS} tasks fit, which is the most of one action: narrow it")
@@ -84,12 +88,13 @@ class Actions:
         """Have workers skip tasks that have not begun; with ``terminate`` also stop those that have."""
         tasks = self.chosen(ids, wanted)
         known = {task.uuid for task in tasks}
-        open_ = [task.uuid for task in tasks if not task.ready]
+        open_ = [task for task in tasks if not task.ready]
         refused = [
             Refusal(visible(task.uuid, 120), f"it has ended: {task.state}") for task in tasks if task.ready
         ]
         # One that is named need not be in memory: it may wait in a queue since yesterday.
-        targets = [*open_, *(uuid for uuid in ids if uuid not in known)]
+        unknown = [uuid for uuid in dict.fromkeys(ids) if uuid not in known]
+        targets = [*(task.uuid for task in open_), *unknown]
         action = "terminate" if terminate else "revoke"
 
         def act() -> Any:
@@ -98,43 +103,52 @@ class Actions:
             )
 
         return self._done(
-            user, action, targets, act, refused=refused, dry_run=dry_run or not targets, signal=signal
+            user,
+            action,
+            targets,
+            act,
+            refused=refused,
+            states=_states(open_, unknown=len(unknown)),
+            dry_run=dry_run or not targets,
+            signal=signal,
         )
 
-    def retry(
-        self, user: User, ids: Sequence[str], wanted: TaskFilter | None = None, *, dry_run: bool = False
-    ) -> Done:
+    def plan_retry(
+        self, ids: Sequence[str], wanted: TaskFilter | None = None, *, queue: str | None = None
+    ) -> Plan:
+        """Look which tasks can be sent once more, and where to: to ``queue``, else each to its own."""
+        tasks = self.chosen(ids, wanted)
+        plan = plan_resends(tasks, self._control, queue=queue, patience=_PATIENCE)
+        known = {task.uuid for task in tasks}
+        plan.refused.update((uuid, "it is not in memory") for uuid in ids if uuid not in known)
+        return plan
+
+    def retry(self, user: User, plan: Plan, *, dry_run: bool = False) -> Done:
         """Send tasks once more, each under a new id, with the arguments that its events told."""
-        refused: list[Refusal] = []
-        calls: dict[str, Callable[[], Any]] = {}
-        for task in self.chosen(ids, wanted):
-            try:
-                calls[task.uuid] = self._call(task)
-            except CallerError as error:
-                refused.append(Refusal(visible(task.uuid, 120), str(error)))
-        missing = [uuid for uuid in ids if uuid not in self._board.watcher.state.tasks]
-        refused += [Refusal(visible(uuid, 120), "it is not in memory") for uuid in missing]
+        resends = plan.resends
+        refused = [Refusal(visible(uuid, 120), reason) for uuid, reason in plan.refused.items()]
 
         def act() -> list[dict[str, object]]:
             answers: list[dict[str, object]] = []
-            for uuid, call in calls.items():
+            for each in resends:
                 try:
-                    answers.append({uuid: f"sent as {call().id}"})
+                    sent = self._send(each.name, each.args, each.kwargs, queue=each.queue)
+                    answers.append({each.task.uuid: f"sent as {sent.id} to {each.queue}"})
                 except CeleriacError as error:
                     # Those before it are sent, which whoever asks again has to know.
-                    refused.append(Refusal(visible(uuid, 120), f"it could not be sent: {error}"))
+                    refused.append(Refusal(visible(each.task.uuid, 120), f"it could not be sent: {error}"))
             return answers
 
-        return self._done(user, "retry", list(calls), act, refused=refused, dry_run=dry_run or not calls)
-
-    def _call(self, task: Task) -> Callable[[], Any]:
-        name, queue = task.name, task.queue
-        if name is None:
-            raise CallerError("its name is not known")
-        args, kwargs = _read(task.args), _read(task.kwargs)
-        if not isinstance(args, tuple | list) or not isinstance(kwargs, dict):
-            raise CallerError("its events do not tell its arguments as such")
-        return lambda: self._send(name, list(args), kwargs, queue=queue)
+        return self._done(
+            user,
+            "retry",
+            [each.task.uuid for each in resends],
+            act,
+            refused=refused,
+            states=_states([each.task for each in resends]),
+            queues=[each.queue for each in resends],
+            dry_run=dry_run or not resends,
+        )
 
     # -- workers
 
@@ -164,16 +178,27 @@ class Actions:
         act: Callable[[], Any],
         *,
         refused: Sequence[Refusal] = (),
+        states: Mapping[str, int] | None = None,
+        queues: Sequence[str] = (),
         dry_run: bool,
         **fields: object,
     ) -> Done:
         replies: dict[str, str] = {}
         if not dry_run:
-            who = {"user": user.name, "role": user.role.value}
-            self._audit.note(action, **who, targets=targets, **fields)
+            actor = Actor(user.name, user.role.value)
+            where = {"queues": queues} if queues else {}
+            self._audit.note(actor, action, targets=targets, **where, **fields)
             replies = reply_texts(act())
-            self._audit.note_end(action, **who, replies=replies)
-        return Done(action, dry_run, [visible(each, 120) for each in targets], list(refused), replies)
+            self._audit.note_end(actor, action, replies=replies)
+        return Done(
+            action,
+            dry_run,
+            [visible(each, 120) for each in targets],
+            dict(states or {}),
+            [visible(each, 120) for each in queues],
+            list(refused),
+            replies,
+        )
 
 
 #: The actions on workers, and the commands that they are.
@@ -187,15 +212,7 @@ WORKER_ACTIONS: Final = {
 }
 
 
-def _read(text: str | None) -> object:
-    """Return the value that a text shows. Only literals are read, and nothing that was cut or masked."""
-    if text is None:
-        raise CallerError("its events do not tell its arguments")
-    if any(mark in text for mark in _CUT):
-        raise CallerError("its events tell its arguments in part only")
-    if MASK in text:
-        raise CallerError("what is secret in its arguments was masked")
-    try:
-        return literal_eval(text)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise CallerError("its events do not tell its arguments as such") from None
+def _states(tasks: Iterable[Task], *, unknown: int = 0) -> dict[str, int]:
+    """Return how many tasks are in which state, most first."""
+    counted = Counter(sorted(visible(task.state, 40) for task in tasks))
+    return dict(counted.most_common()) | ({_NOT_IN_MEMORY: unknown} if unknown else {})

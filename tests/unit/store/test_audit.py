@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from celeriac.errors import DiskError
-from celeriac.store.audit import Audit
+from celeriac.store.audit import Actor, Audit
 
-WHO = {"user": "ada", "role": "operator"}
+ADA = Actor("ada", "operator")
 
 
 def test_lines_are_added_and_are_for_their_owner_alone(tmp_path: Path) -> None:
@@ -15,8 +15,8 @@ def test_lines_are_added_and_are_for_their_owner_alone(tmp_path: Path) -> None:
 
     audit.check()
     assert path.read_bytes() == b""
-    audit.note("revoke", **WHO, targets=["a"])
-    Audit(path).note_end("revoke", **WHO, replies={})
+    audit.note(ADA, "revoke", targets=["a"])
+    Audit(path).note_end(ADA, "revoke", replies={})
 
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["user"], line["role"], line["action"]) for line in lines] == [
@@ -31,9 +31,9 @@ def test_a_file_that_cannot_be_written_is_told_with_what_helps_and_what_came_of_
     with pytest.raises(DiskError, match=r"so nobody could act: No such file.*with --audit"):
         audit.check()
     with pytest.raises(DiskError, match="so nothing was done"):
-        audit.note("revoke", **WHO)
+        audit.note(ADA, "revoke")
     with pytest.raises(DiskError, match="though it was done"):
-        audit.note_end("revoke", **WHO)
+        audit.note_end(ADA, "revoke")
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:

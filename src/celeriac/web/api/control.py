@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from celeriac.errors import CallerError
-from celeriac.model.events import MAX_ID_CHARS
+from celeriac.model.events import MAX_ID_CHARS, MAX_TIMESTAMP
 from celeriac.views.task_list import TaskFilter
 from celeriac.web.action import MAX_TASKS, Actions, Done
 from celeriac.web.api.schema import answer, model_of
@@ -18,6 +18,7 @@ router = APIRouter(prefix="/control", tags=["control"])
 
 _Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 _Names = Annotated[list[_Name], Field(max_length=MAX_TASKS)]
+_Moment = Annotated[float | None, Field(ge=0, lt=MAX_TIMESTAMP, allow_inf_nan=False)]
 _SIGNAL = r"^(SIG)?[A-Z]{2,10}$"
 
 
@@ -37,10 +38,14 @@ class Filter(BaseModel):
     worker: _Name | None = None
     text: _Name | None = None
     root: _Name | None = None
+    since: _Moment = Field(None, description="Got into their states from then on: seconds of the epoch")
+    until: _Moment = Field(None, description="And before then")
 
     def wanted(self) -> TaskFilter:
         """Return it as lists take it. Raises CallerError for one that fits everything."""
-        made = TaskFilter(frozenset(self.states), self.name, self.worker, self.text, root=self.root)
+        made = TaskFilter(
+            frozenset(self.states), self.name, self.worker, self.text, self.since, self.until, self.root
+        )
         if made == TaskFilter():
             raise CallerError("a filter says at least one thing: or every task would be meant")
         return made
@@ -64,6 +69,12 @@ class Revoke(OnTasks):
 
     terminate: bool = Field(False, description="Also stop those that have begun")
     signal: Annotated[str, Field(pattern=_SIGNAL)] = "SIGTERM"
+
+
+class Retry(OnTasks):
+    """Send tasks that have ended once more."""
+
+    queue: _Name | None = Field(None, description="Where all of them go; else each to its own queue")
 
 
 class OnWorkers(_Order):
@@ -125,10 +136,10 @@ def revoke(request: Request, actions: _Actions, order: Revoke) -> Any:
 
 
 @router.post("/retry", response_model=_DONE)
-def retry(request: Request, actions: _Actions, order: OnTasks) -> Any:
-    """Send tasks once more, each under a new id."""
-    ids, wanted = order.chosen()
-    return answer(actions.retry(user_of(request), ids, wanted, dry_run=order.dry_run))
+def retry(request: Request, actions: _Actions, order: Retry) -> Any:
+    """Send tasks that have ended once more, each under a new id."""
+    plan = actions.plan_retry(*order.chosen(), queue=order.queue)
+    return answer(actions.retry(user_of(request), plan, dry_run=order.dry_run))
 
 
 def _on_workers(request: Request, actions: Actions, action: str, order: Any, **arguments: Any) -> Any:

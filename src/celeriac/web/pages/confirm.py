@@ -1,7 +1,8 @@
 """Asks before something is done to the cluster, says whom it concerns, and then what came of it."""
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
 from nicegui import ui
@@ -13,39 +14,75 @@ from celeriac.web.action import Actions, Done
 from celeriac.web.pages.part import heading
 from celeriac.web.pages.visit import Visit
 
-__all__ = ["Order", "confirm"]
+__all__ = ["Fields", "Order", "confirm"]
 
 logger = logging.getLogger(__name__)
 
 #: What is to be done: for whom, and whether it is only said whom it would concern.
 Order = Callable[[Actions, User, bool], Done]
+#: Makes fields that say more of what is wanted; it is given what to call when they have changed.
+Fields = Callable[[Callable[[], Awaitable[None]]], None]
 #: Names that are shown; of the others it is said how many there are.
 _MOST_SHOWN: Final = 12
 
 
-async def confirm(visit: Visit, title: str, order: Order, *, is_dangerous: bool = True) -> None:
+async def confirm(
+    visit: Visit, title: str, order: Order, *, is_dangerous: bool = True, fields: Fields | None = None
+) -> None:
     """Say what would be done, and do it if who looks at the page says so."""
     would = await _carried_out(visit, order, dry_run=True)
     if would is None:
         return
-    with ui.dialog() as dialog, ui.card().classes("dialog").props("role=document data-confirm"):
-        heading(title)
-        _tell_targets(would)
-        _tell_refused(would)
-        with ui.element("div").classes("row-gap"):
-            ui.element("div").classes("space")
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props(
-                "flat no-caps autofocus"
-            ).classes("quiet")
-            if would.targets or not would.refused:
-                do = ui.button("Do it", on_click=lambda: dialog.submit(True)).props("flat no-caps data-do-it")
-                do.classes("danger" if is_dangerous else "quiet")
-    is_wanted = await dialog
-    dialog.delete()
+    question = _Question(visit, title, order, is_dangerous=is_dangerous, fields=fields)
+    question.show(would)
+    is_wanted = await question.dialog
+    question.dialog.delete()
     if is_wanted:
         done = await _carried_out(visit, order, dry_run=False)
         if done is not None:
             _tell_done(done)
+
+
+class _Question:
+    """A dialog that says what would be done, and says it anew when something else is wanted."""
+
+    def __init__(
+        self, visit: Visit, title: str, order: Order, *, is_dangerous: bool, fields: Fields | None
+    ) -> None:
+        self._visit = visit
+        self._order = order
+        self._asked = 0
+        with (
+            ui.dialog() as self.dialog,
+            ui.card().classes("dialog").props("role=document data-confirm"),
+        ):
+            heading(title)
+            self._told = ui.element("div").classes("dialog-part")
+            if fields is not None:
+                fields(self._ask_again)
+            with ui.element("div").classes("row-gap"):
+                ui.element("div").classes("space")
+                cancel = ui.button("Cancel", on_click=lambda: self.dialog.submit(False))
+                cancel.props("flat no-caps autofocus").classes("quiet")
+                self._do = ui.button("Do it", on_click=lambda: self.dialog.submit(True))
+                self._do.props("flat no-caps data-do-it").classes("danger" if is_dangerous else "quiet")
+
+    def show(self, would: Done | None) -> None:
+        """Say what would be done, and offer to do it if there is something."""
+        self._told.clear()
+        self._do.set_visibility(would is not None and bool(would.targets or not would.refused))
+        if would is not None:
+            with self._told:
+                _tell_targets(would)
+                _tell_refused(would)
+
+    async def _ask_again(self) -> None:
+        self._asked = asked = self._asked + 1
+        # What is confirmed is what was shown: nothing can be until that is known.
+        self.show(None)
+        would = await _carried_out(self._visit, self._order, dry_run=True)
+        if asked == self._asked and not self._told.is_deleted:
+            self.show(would)
 
 
 async def _carried_out(visit: Visit, order: Order, *, dry_run: bool) -> Done | None:
@@ -63,14 +100,23 @@ async def _carried_out(visit: Visit, order: Order, *, dry_run: bool) -> Done | N
 
 
 def _tell_targets(would: Done) -> None:
-    count = len(would.targets)
-    if count:
-        ui.label(f"This concerns {count}:" if count > 1 else "This concerns:").props("data-concerns")
-        _names(would.targets)
+    if would.targets:
+        count = str(len(would.targets)) if len(would.targets) > 1 else ""
+        concerned = f"This concerns {_counts(would.states) or count}".rstrip()
+        ui.label(f"{concerned}:").props("data-concerns")
+        if would.queues:
+            _names([f"{task} → {queue}" for task, queue in zip(would.targets, would.queues, strict=True)])
+            ui.label(f"Sent to queues: {_counts(Counter(would.queues))}").props("data-queues")
+        else:
+            _names(would.targets)
     elif not would.refused:
         ui.label("This concerns all workers.").props("data-concerns")
     else:
         ui.label("There is nothing that it could be done to.").props("data-concerns")
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counted.items())
 
 
 def _tell_refused(would: Done) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
 
 from celeriac.errors import CallerError
 from celeriac.views.task_list import TaskFilter
@@ -11,6 +12,7 @@ from celeriac.web.access import User
 from celeriac.web.action import Actions, Done
 from celeriac.web.pages.confirm import Order, confirm
 from celeriac.web.pages.visit import Visit
+from celeriac.web.resend import Plan
 
 __all__ = ["Chosen", "action_buttons", "action_hint"]
 
@@ -19,7 +21,7 @@ Chosen = Sequence[str] | TaskFilter
 _ACTIONS: Final = {
     "Revoke": "Revoke: workers skip them if they have not begun",
     "Terminate": "Terminate: workers skip them, and stop those that have begun",
-    "Retry": "Retry: send them once more, each under a new id",
+    "Retry": "Retry: send those that have ended once more, each under a new id",
 }
 
 
@@ -45,26 +47,69 @@ def _button(
     visit: Visit, name: str, chosen: Callable[[], Chosen], then: Callable[[], Awaitable[None]]
 ) -> ui.button:
     async def act() -> None:
-        await confirm(visit, _ACTIONS[name], _order(name, chosen()), is_dangerous=name != "Retry")
+        picked = _Picked(chosen())
+        if name == "Retry":
+            retry = _Retry(picked)
+            await confirm(visit, _ACTIONS[name], retry, is_dangerous=False, fields=retry.make_field)
+        else:
+            await confirm(visit, _ACTIONS[name], _revoke(picked, terminate=name == "Terminate"))
         await then()
 
     button = ui.button(name, on_click=act).props(f"flat dense no-caps data-action={name.lower()}")
     return button.classes("quiet" if name == "Retry" else "danger")
 
 
-def _order(name: str, chosen: Chosen) -> Order:
-    # Those that fit are found once: what is confirmed is what is done, whatever comes in between.
-    ids: list[str] = [] if isinstance(chosen, TaskFilter) else list(chosen)
+class _Picked:
+    """The ids of tasks. Those that fit are found once: what is confirmed is what is done, whatever comes."""
 
-    def order(actions: Actions, user: User, dry_run: bool) -> Done:
-        if isinstance(chosen, TaskFilter) and not ids:
-            if chosen == TaskFilter():
-                raise CallerError("a filter says at least one thing: or every task would be meant")
-            ids.extend(task.uuid for task in actions.chosen((), chosen))
-        if not ids:
+    def __init__(self, chosen: Chosen) -> None:
+        self._chosen = chosen
+        self._ids: list[str] = []
+
+    def ids(self, actions: Actions) -> list[str]:
+        """Return them. Raises CallerError if there are none."""
+        if self._ids:
+            return self._ids
+        if not isinstance(self._chosen, TaskFilter):
+            self._ids = list(self._chosen)
+        elif self._chosen == TaskFilter():
+            raise CallerError("a filter says at least one thing: or every task would be meant")
+        else:
+            self._ids = [task.uuid for task in actions.chosen((), self._chosen)]
+        if not self._ids:
             raise CallerError("no task is meant: choose some")
-        if name == "Retry":
-            return actions.retry(user, ids, dry_run=dry_run)
-        return actions.revoke(user, ids, terminate=name == "Terminate", dry_run=dry_run)
+        return self._ids
+
+
+def _revoke(picked: _Picked, *, terminate: bool) -> Order:
+    def order(actions: Actions, user: User, dry_run: bool) -> Done:
+        return actions.revoke(user, picked.ids(actions), terminate=terminate, dry_run=dry_run)
 
     return order
+
+
+class _Retry:
+    """Sends tasks once more: those that could be when it was asked last, to the queues that were shown."""
+
+    def __init__(self, picked: _Picked) -> None:
+        self._picked = picked
+        self._queue: str | None = None
+        self._plans: dict[str | None, Plan] = {}
+
+    def __call__(self, actions: Actions, user: User, dry_run: bool) -> Done:
+        """Send them, or look which can be sent."""
+        queue = self._queue
+        if dry_run:
+            self._plans[queue] = actions.plan_retry(self._picked.ids(actions), queue=queue)
+        return actions.retry(user, self._plans[queue], dry_run=dry_run)
+
+    def make_field(self, ask_again: Callable[[], Awaitable[None]]) -> None:
+        """Make the field to name another queue in."""
+
+        async def named(event: ValueChangeEventArguments[str | None]) -> None:
+            self._queue = (event.value or "").strip() or None
+            await ask_again()
+
+        label = "Another queue, for all of them"
+        field = ui.input(label, on_change=named)
+        field.props(f'dense outlined clearable maxlength=250 debounce=300 data-queue aria-label="{label}"')
