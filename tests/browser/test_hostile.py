@@ -1,15 +1,18 @@
 """What tasks and workers say of themselves is shown, and never run: not as markup, script or template."""
 
 from collections.abc import Iterator
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
+from celeriac.app import Celeriac
 from celeriac.testing.brokers import RedisServer
+from celeriac.views.text import visible
 from tests.browser.conftest import Visit
-from tests.browser.kit import Cluster, Dashboard, Visitor, dashboard
+from tests.browser.kit import Cluster, Dashboard, Visitor, dashboard, expect_told
 
 #: Each is an element with ``data-xss`` or a call of ``alert`` if it is taken for what it is not.
 CORPUS = [
@@ -56,6 +59,11 @@ def attacked(redis: RedisServer, cluster: Cluster) -> Iterator[Dashboard]:
             cluster.send(f"task-{text}", text, uuid=f"custom {text}", state=text, note=text)
             cluster.send("task-received", text, uuid=f"child {text}", **{**fields(text), "parent_id": text})
             cluster.send("task-succeeded", text, uuid=f"child {text}", result=text, runtime=1.0)
+            # One that can be sent once more.
+            again = {**fields(text), "args": "()", "kwargs": "{}"}
+            cluster.send("task-sent", text, uuid=f"again {text}", **again)
+            cluster.send("task-received", text, uuid=f"again {text}", **again)
+            cluster.send("task-failed", text, uuid=f"again {text}", exception=text, traceback=text)
             cluster.send("worker-heartbeat", text, freq=60.0, sw_ident=text, sw_ver=text, sw_sys=text)
             cluster.send("worker-elect", text, id=text, topic=text, action=text, cver=1)
             cluster.send(f"worker-{text}", text, note=text)
@@ -94,6 +102,80 @@ def test_pages_of_one_task_and_one_worker_show_it_as_text(
 
     for text in CORPUS:
         look_at(visitor, f"/{page}/{quote(text, safe='')}")
+
+
+def expect_asked(visitor: Visitor, text: str, *said: str) -> Locator:
+    """Expect that a dialog shows a text as such."""
+    dialog = visitor.page.locator("[data-confirm]")
+    for each in (visible(text, 120), *said):
+        expect(dialog).to_contain_text(each)
+    check(visitor)
+    return dialog
+
+
+def test_who_is_asked_whether_to_act_is_shown_it_as_text(attacked: Dashboard, visit: Visit) -> None:
+    visitor = visit(attacked)
+
+    for text in CORPUS:
+        # It goes on, in a state that has the name of the attack.
+        page = visitor.go(f"/tasks/{quote(f'custom {text}', safe='')}")
+        page.locator("[data-action=terminate]").click()
+        dialog = expect_asked(visitor, f"custom {text}", f"This concerns 1 {visible(text.upper(), 40)}:")
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(dialog).to_have_count(0)
+        page.locator("[data-action=retry]").click()
+        dialog = expect_asked(visitor, f"custom {text}", f"it has not ended: {visible(text.upper(), 40)}")
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(dialog).to_have_count(0)
+
+
+def test_what_was_done_is_told_as_text(attacked: Dashboard, visit: Visit) -> None:
+    visitor = visit(attacked)
+
+    for text in filter(str.isprintable, CORPUS):
+        page = visitor.go(f"/tasks/{quote(f'again {text}', safe='')}")
+        page.locator("[data-action=retry]").click()
+        dialog = expect_asked(visitor, f"again {text}", f"→ {text}", f"Sent to queues: 1 {text}")
+        # As another queue, too.
+        dialog.get_by_label("Another queue").fill(f"to {text}")
+        expect_asked(visitor, f"again {text}", f"→ to {text}", f"Sent to queues: 1 to {text}")
+        page.locator("[data-do-it]").click()
+        expect_told(page, f"to to {text}")
+        check(visitor)
+
+
+@pytest.mark.parametrize("text", [text for text in CORPUS if "data-xss" in text and text.isprintable()])
+def test_what_a_worker_answers_is_told_as_text(
+    attacked: Dashboard, redis: RedisServer, visit: Visit, text: str
+) -> None:
+    app = Celeriac(redis.url, environ={}, control_allow=("add_consumer",))
+    mailbox = app.mailbox(text)
+    mailbox.handlers["add_consumer"] = lambda **_: {"ok": text}
+    link = app.connection()
+    mailbox.attach(link)
+    ending = Event()
+
+    def answer() -> None:
+        while not ending.is_set():
+            link.drain(0.05)
+
+    thread = Thread(target=answer)
+    thread.start()
+    try:
+        visitor = visit(attacked)
+        page = visitor.go(f"/workers/{quote(text, safe='')}")
+        page.get_by_label("Queue", exact=True).fill(text)
+        page.get_by_role("button", name="Add", exact=True).click()
+        expect_asked(visitor, text, f"Take tasks from a queue: {visible(text, 80)}")
+        page.locator("[data-do-it]").click()
+
+        expect_told(page, f"add-consumer: {text}: {visible({'ok': text}, 200)}")
+        check(visitor)
+    finally:
+        ending.set()
+        thread.join()
+        link.close()
+        app.close()
 
 
 @pytest.mark.parametrize(

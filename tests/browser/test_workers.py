@@ -225,6 +225,13 @@ def processes(app: Celeriac) -> int:
     return int(told["shop@lab"]["pool"]["max-concurrency"])
 
 
+def queues(app: Celeriac) -> list[str]:
+    """Return the names of the queues that the worker takes tasks from."""
+    told = app.control.inspect(timeout=PATIENCE, limit=1).active_queues()
+    assert told is not None
+    return sorted(each["name"] for each in told["shop@lab"])
+
+
 def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     hand: tuple[Dashboard, Celeriac, CeleriacWorker], visit: Visit
 ) -> None:
@@ -253,9 +260,8 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     page.get_by_role("button", name="Add", exact=True).click()
     page.locator("[data-do-it]").click()
     expect_told(page, "add-consumer: shop@lab")
-    queues = app.control.inspect(timeout=PATIENCE, limit=1).active_queues()
-    assert queues is not None
-    assert "parcels" in [each["name"] for each in queues["shop@lab"]]
+    # It answers before it does so.
+    assert wait_until(lambda: "parcels" in queues(app), patience=PATIENCE)
     visitor.check_access()
     keep_screenshot(page, "worker")
 
@@ -263,6 +269,33 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     page.locator("[data-do-it]").click()
     assert wait_until(lambda: not worker.is_alive, patience=PATIENCE)
     expect(page.locator("[data-fact=liveness]")).to_have_text("LEFT")
+
+
+def test_what_is_taken_away_from_the_worker_is_what_the_button_says(
+    hand: tuple[Dashboard, Celeriac, CeleriacWorker], visit: Visit
+) -> None:
+    served, app, _ = hand
+    app.control.pool_grow(3, reply=True, timeout=PATIENCE, limit=1)
+    app.control.add_consumer("parcels", reply=True, timeout=PATIENCE, limit=1)
+    before = processes(app)
+    # It answers before it does so.
+    assert wait_until(lambda: queues(app) == ["celery", "parcels"], patience=PATIENCE)
+    page = visit(served).go("/workers/shop@lab")
+    dialog = page.locator("[data-confirm]")
+
+    page.get_by_label("By how many").fill("2")
+    page.get_by_role("button", name="Shrink").click()
+    expect(dialog).to_contain_text("Have fewer processes or threads: 2")
+    page.locator("[data-do-it]").click()
+    expect_told(page, "pool-shrink: shop@lab")
+    assert wait_until(lambda: processes(app) == before - 2, patience=PATIENCE)
+
+    page.get_by_label("Queue", exact=True).fill("parcels")
+    page.get_by_role("button", name="Remove").click()
+    expect(dialog).to_contain_text("Take no more tasks from a queue: parcels")
+    page.locator("[data-do-it]").click()
+    expect_told(page, "cancel-consumer: shop@lab")
+    assert wait_until(lambda: queues(app) == ["celery"], patience=PATIENCE)
 
 
 def test_what_the_api_would_refuse_is_said_at_the_field(
