@@ -15,6 +15,7 @@ from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
 from tests.interop.test_cli_elections import SHOP
+from tests.live import StartWorker
 from tests.program import Program, own_environment
 
 PATIENCE = 60.0
@@ -91,6 +92,33 @@ def test_what_was_recorded_is_known_after_a_restart_and_as_of_any_instant(
     assert now["tasks"] >= 1
     assert then["tasks"] == 0
     assert then["as_of"] == int(now["as_of"] - 3000)
+
+
+def test_a_task_of_another_queue_is_sent_there_once_more_though_no_event_told_it(
+    redis_url: str, peer_python: Path, celery_worker: StartWorker, tmp_path: Path
+) -> None:
+    silent = Celeriac(redis_url, redis_url, environ={})
+    celery_worker(peer_python, redis_url, pool="solo", arguments=("--queues", "mail"))
+
+    with serving(silent, tmp_path, "--allow-control") as (_, client):
+        first = silent.send_task("peers.fail", ("planned",), {}, queue="mail").id
+        again: list[str] = []
+
+        def has_failed(uuid: str) -> bool:
+            answer = client.get(f"/api/v1/tasks/{uuid}")
+            return answer.status_code == 200 and answer.json()["task"]["state"] == "FAILURE"
+
+        def is_retried() -> bool:
+            done = client.post("/api/v1/control/retry", json={"ids": [first]}).json()
+            again[:] = re.findall(r"^sent as (\S+) to mail$", done["replies"].get(first, ""))
+            return bool(again)
+
+        assert wait_until(lambda: has_failed(first), patience=PATIENCE)
+        # On a busy machine the worker may not answer in time; then nothing is sent.
+        assert wait_until(is_retried, patience=PATIENCE)
+
+        assert wait_until(lambda: has_failed(again[0]), patience=PATIENCE)
+    silent.close()
 
 
 def test_others_than_this_machine_are_not_served_without_accounts(app: Celeriac, tmp_path: Path) -> None:
