@@ -26,15 +26,15 @@ SHOP = (
 )
 
 
-def gap() -> Gap:
+def gap(since: float = HOUR_AT, until: float = HOUR_AT + 50) -> Gap:
     """Return a time when events may have been missed, for a reason that a peer made up."""
     return Gap(
         timestamp=HOUR_AT,
         local_received=HOUR_AT,
         clock=NO_CLOCK,
         hostname="w1@lab",
-        since=HOUR_AT,
-        until=HOUR_AT + 50,
+        since=since,
+        until=until,
         reason=HOSTILE,
         attempts=1,
     )
@@ -54,6 +54,15 @@ def test_the_tables_show_what_the_state_has(size: tuple[int, int]) -> None:
         await person.sees("lost without a farewell: gone@web2", "as it was", "memory", "q Quit")
 
     sit_down(past(*SHOP), looks, size=size)
+
+
+def test_rates_of_a_time_that_nobody_watched_are_told_as_unknown() -> None:
+    async def looks(person: Person) -> None:
+        await person.sees("- received, - succeeded, - failed, - retried a second")
+
+    # Nothing was recorded in the last minutes; and the reception was interrupted.
+    sit_down(past(*SHOP, until=HOUR_AT + 600.0), looks)
+    sit_down(past(heartbeat(59.0), gap(since=HOUR_AT - 60, until=HOUR_AT + 90)), looks)
 
 
 def test_workers_that_need_attention_come_first_and_tasks_that_were_heard_of_last() -> None:

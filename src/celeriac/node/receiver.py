@@ -83,6 +83,11 @@ class EventReceiver:
         """Whether everything that is published now arrives."""
         return self._link is not None
 
+    @property
+    def deaf_since(self) -> float | None:
+        """When the last message came before the link was lost, in seconds of the epoch; None if it is there."""
+        return self._reception.heard_at if self._reception.is_interrupted else None
+
     def capture(self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True) -> None:
         """Handle events until ``limit`` of them have come, or :meth:`stop` is called.
 

@@ -1,6 +1,7 @@
 """A cluster as it is seen at one instant: its state, and what is counted of it while events come."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final
 
 from celeriac.core.attempt import ended_by
@@ -32,6 +33,8 @@ class Scene:
         #: Until when the log is known, and where it is silent.
         self._recalled_until = 0.0
         self._silences: list[tuple[float, float]] = []
+        #: Since when nothing is heard, while that is so: the gap is told when it is over.
+        self.deaf_since: Callable[[], float | None] = lambda: None
         #: How many tasks there are of each name in each state.
         self.tally = Tally()
         #: What happened within the last hour.
@@ -56,6 +59,9 @@ class Scene:
     def watched(self, since: float, until: float) -> float:
         """Return for how many seconds of a span somebody watched; what happened in the rest is not known."""
         gaps = [(gap.since, gap.until) for gap in list(self.state.gaps)]
+        deaf_since = self.deaf_since()
+        if deaf_since is not None:
+            gaps.append((deaf_since, inf))
         seconds = until - since
         for begin, end in sorted([*gaps, *self._silences, (self._recalled_until, self._begun_at)]):
             missed = min(end, until) - max(begin, since)

@@ -98,6 +98,7 @@ class Watcher:
         self.has_recalled = log is None
         self.receiver = events.Receiver()
         self.receiver.on_events = self._take
+        self.scene.deaf_since = lambda: self.receiver.deaf_since
         self._redactor = quicken(redactor)
         #: Called when the reception ends by an error, which :meth:`check` raises.
         self.on_end: Callable[[], object] | None = None

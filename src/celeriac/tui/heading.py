@@ -13,6 +13,7 @@ from celeriac.views.text import duration_text, number_text
 __all__ = ["place_line", "total_lines"]
 
 _ALERT_STYLES: Final = {"error": "bold white on red", "warning": "bold yellow"}
+_UNKNOWN: Final = "-"
 _RATES: Final = ("received", "succeeded", "failed", "retried")
 
 
@@ -36,9 +37,12 @@ def total_lines(seen: Overview) -> Text:
 
 
 def _rates(seen: Overview) -> Text:
-    now = seen.now
-    told = [f"{number_text(round(getattr(now, name), 1))} {name}" for name in _RATES]
+    told = [f"{_rate(getattr(seen.now, name))} {name}" for name in _RATES]
     return _line(count_text(seen.events, "event"), f"{', '.join(told)} a second")
+
+
+def _rate(rate: float | None) -> str:
+    return _UNKNOWN if rate is None else number_text(round(rate, 1))
 
 
 def _tasks(seen: Overview) -> Text:

@@ -1,6 +1,7 @@
 """What the screens show: a cluster as it is, as it was at an instant, or as it goes on in a replay."""
 
 from collections.abc import Callable
+from math import inf
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, time
@@ -97,8 +98,10 @@ class PastSight:
     @classmethod
     def of(cls, replay: Replay, *, place: str) -> Self:
         """Run a replay to its end, and return what the cluster was then."""
-        scene = Scene(replay.state)
-        replay.run()
+        # All of it is known from the log alone.
+        scene = Scene(replay.state, begun_at=inf)
+        for events in replay.batches():
+            scene.recall(events)
         return cls(scene, place=place, as_of=replay.instant)
 
     def workers(self) -> list[LiveWorker]:
@@ -144,7 +147,7 @@ class PlayedSight:
 
     def __init__(self, replay: Replay, clock: Stopwatch, *, place: str) -> None:
         self.place = place
-        self.scene = Scene(replay.state)
+        self.scene = Scene(replay.state, begun_at=inf)
         self._replay = replay
         self._clock = clock
         self._is_going = Flag()
@@ -193,7 +196,8 @@ class PlayedSight:
 
     def _run(self) -> None:
         try:
-            for _ in self._replay.batches():
+            for events in self._replay.batches():
+                self.scene.recall(events)
                 self._is_going.wait()
         except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
             self._error = error

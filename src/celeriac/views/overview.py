@@ -90,8 +90,8 @@ def overview(scene: Scene, *, as_of: float, workers: Sequence[LiveWorker]) -> Ov
         tasks=sum(by_state.values()),
         tasks_by_state=_ordered(by_state),
         workers=counts,
-        now=_point(now, scene),
-        last_hour=[_point(each, scene) for each in hour],
+        now=_point(now, scene, as_of),
+        last_hour=[_point(each, scene, as_of) for each in hour],
         alerts=[*alerts(workers, recent), *(_gap_alert(gap.since, gap.until, gap.reason) for gap in gaps)],
     )
 
@@ -102,10 +102,12 @@ def _counted(scene: Scene, as_of: float) -> tuple[dict[str, int], Window, Window
     return dict(scene.tally.by_state), now, recent, pulse.windows(as_of, _STEP, _POINTS)
 
 
-def _point(window: Window, scene: Scene) -> Point:
-    watched = scene.watched(window.begin_at, window.begin_at + window.seconds)
+def _point(window: Window, scene: Scene, as_of: float) -> Point:
+    # The last step of a window goes on after the moment that is shown: of that nothing is known yet.
+    watched = scene.watched(window.begin_at, min(window.begin_at + window.seconds, as_of))
+    # Of less than a step, a silence says nothing; an event does.
     rates = [
-        window.events[name] / max(watched, STEP) if window.events or watched else None
+        window.events[name] / max(watched, STEP) if window.events or watched >= STEP else None
         for name in ("received", "succeeded", "failed", "retried")
     ]
     quantiles = [times.quantile(share) for times in (window.wait, window.run) for share in (0.5, 0.95, 0.99)]

@@ -134,3 +134,22 @@ def test_what_ends_the_reception_is_raised_where_somebody_sees_it() -> None:
         pytest.raises(ConnectionError),
     ):
         watcher.wait()
+
+
+def test_while_there_is_no_link_nobody_watches_and_then_a_gap_says_so() -> None:
+    broker = MemoryBroker()
+    app = Celeriac(broker, hostname="watcher@lab", environ={})
+    with Watcher(app.events, hostname=app.hostname, redactor=Redactor()) as watcher:
+        assert wait_until(lambda: watcher.is_receiving, patience=PATIENCE)
+        linked = watcher.scene.deaf_since()
+
+        broker.stop()
+
+        assert linked is None
+        assert wait_until(lambda: watcher.scene.deaf_since() is not None, patience=PATIENCE)
+        until = time() + 3600.0
+        assert watcher.scene.watched(until - 60.0, until) == 0.0
+        broker.start()
+        assert wait_until(lambda: len(watcher.state.gaps) == 1, patience=PATIENCE)
+        assert watcher.scene.deaf_since() is None
+        assert watcher.scene.watched(until - 60.0, until) == 60.0
