@@ -14,6 +14,7 @@ COLOURS: Final = {
     "succeeded": "#2f9e44",
     "failed": "#e03131",
     "retried": "#e8890c",
+    "attempts": "#4c8dd6",
     "p50": "#2f9e44",
     "p95": "#e8890c",
     "p99": "#e03131",

@@ -1,4 +1,4 @@
-"""Percentiles over time, from the tables of the pipeline."""
+"""Attempts, failures and percentiles over time, from the tables of the pipeline."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -21,6 +21,7 @@ NO_TABLES: Final = (
     "celeriac record keeps a log, and celeriac pipeline run makes tables of it."
 )
 _QUANTILES: Final = ("p50", "p95", "p99")
+_COUNTS: Final = ("attempts", "failed", "retried")
 #: Times without attempts are shown as gaps in a line, up to so many.
 _MOST_FILLED: Final = 5000
 _DAY: Final = 86_400.0
@@ -41,7 +42,7 @@ class LatencyCharts:
 
     def show(self, found: Sequence[AttemptTimes], by: By, *, least: int = 1) -> None:
         """Show other times, of one length each; at least so many, up to the last that is known."""
-        times, filled = _filled(found, WIDTHS[by], least)
+        times, filled = _filled(found, by, least)
         for chart, spreads in (
             (self._waits, [None if each is None else each.wait for each in filled]),
             (self._runs, [None if each is None else each.run for each in filled]),
@@ -49,10 +50,27 @@ class LatencyCharts:
             chart.show(times, {name: [_value(each, name) for each in spreads] for name in _QUANTILES})
 
 
+class CountChart:
+    """How many attempts there were, and how many of them failed or are to be tried again."""
+
+    def __init__(self) -> None:
+        heading("Attempts an hour", 3)
+        self._chart = LineChart(_COUNTS, label="Attempts, failures and retries in each hour")
+
+    def show(self, found: Sequence[AttemptTimes], *, least: int = 1) -> None:
+        """Show other hours; at least so many, up to the last that is known."""
+        times, filled = _filled(found, "hour", least)
+        self._chart.show(
+            times,
+            {name: [None if each is None else getattr(each, name) for each in filled] for name in _COUNTS},
+        )
+
+
 def _filled(
-    found: Sequence[AttemptTimes], width: float, least: int
+    found: Sequence[AttemptTimes], by: By, least: int
 ) -> tuple[list[float], Sequence[AttemptTimes | None]]:
     """Return all times from the first to the last, those without attempts as None."""
+    width = WIDTHS[by]
     known = {each.at: each for each in found if each.at is not None}
     if not known:
         return [], []
@@ -71,11 +89,12 @@ def _value(spread: Spread | None, name: str) -> float | None:
 
 
 class LastDay:
-    """The percentiles of each hour of the last day, once a minute; or how to have them."""
+    """The attempts and percentiles of each hour of the last day, once a minute; or how to have them."""
 
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
         with ui.element("div") as self._shown:
+            self._counts = CountChart()
             self._charts = LatencyCharts()
         self._none = empty("", mark="history")
         self._shown.set_visibility(False)
@@ -103,6 +122,7 @@ class LastDay:
                 "The tables have no attempt of that day: celeriac pipeline run brings them up to date."
             )
         else:
+            self._counts.show(told, least=24)
             self._charts.show(told, "hour", least=24)
         has_some = not isinstance(told, str) and bool(told)
         self._shown.set_visibility(has_some)
