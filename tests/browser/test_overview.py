@@ -1,13 +1,23 @@
 """The first page: it says what the API says, and what to do where there is nothing to see."""
 
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from time import time
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
 
+from celeriac.store.recorder_status import RecorderStatus, write_status
 from celeriac.testing.brokers import RedisServer
 from tests.browser.conftest import Visit
 from tests.browser.kit import Cluster, Dashboard, dashboard, keep_screenshot
+from tests.event_logs import heartbeat, seal
+from tests.warehouses import publish, rollup
+
+HOUR = 3600.0
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +86,80 @@ def test_a_state_leads_to_its_tasks(busy: Dashboard, visit: Visit) -> None:
     page.get_by_role("link", name="FAILURE").click()
 
     page.wait_for_url("**/tasks?state=FAILURE")
+
+
+def test_an_alert_of_failures_leads_to_the_tasks_that_failed_of_late(busy: Dashboard, visit: Visit) -> None:
+    page = visit(busy).go()
+
+    page.locator("[data-alerts] a", has_text="tasks failed").click()
+
+    page.wait_for_url(re.compile(r"/tasks\?"))
+    assert parse_qs(urlsplit(page.url).query) == {"state": ["FAILURE"], "last": ["300"]}
+    states = page.get_by_role("region", name="Tasks").locator("tbody .state")
+    expect(states.first).to_have_text("FAILURE")
+    assert set(states.all_inner_texts()) == {"FAILURE"}
+
+
+@pytest.fixture(scope="module")
+def neglected(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    """A dashboard beside a recorder that fell silent an hour ago, and tables that nobody has made for days."""
+    folder = tmp_path_factory.mktemp("history")
+    ended_at = time() - HOUR
+    beat = replace(heartbeat(), timestamp=ended_at, local_received=ended_at)
+    seal(folder / "log", [beat], recorder="eu-1")
+    spool = folder / "log" / "spool" / "eu-1"
+    spool.mkdir(parents=True)
+    status = RecorderStatus(
+        name="eu-1", recorder="eu-1", log="log", pid=1, started_at=0.0, updated_at=ended_at, state="recording"
+    )
+    write_status(spool, status)
+    hour = ended_at // HOUR * HOUR
+    day = datetime.fromtimestamp(hour, UTC).strftime("%Y-%m-%d")
+    rows = [rollup(hour, runs=[1.0] * 9, failed=2, retried=1, day=day)]
+    publish(
+        folder / "warehouse", {"rollups_hour": rows, "rollups_minute": rows}, published_at=time() - 50 * HOUR
+    )
+    with dashboard(
+        redis.url, "--log", str(folder / "log"), "--warehouse", str(folder / "warehouse")
+    ) as running:
+        yield running
+
+
+def test_a_silent_recorder_and_old_tables_are_told_with_the_way_to_more(
+    neglected: Dashboard, visit: Visit
+) -> None:
+    visitor = visit(neglected)
+    page = visitor.go()
+    alerts = page.locator("[data-alerts] a")
+
+    expect(alerts).to_have_count(2)
+    expect(alerts.first).to_contain_text("nothing is recorded: recorder eu-1: it has shown no sign of life")
+    expect(alerts.first).to_have_attribute("href", "/cluster")
+    expect(alerts.last).to_contain_text("the tables of the history are 50 hours old")
+    expect(alerts.last).to_have_attribute("href", "/history")
+    visitor.check_access()
+
+
+def test_the_last_day_has_attempts_failures_and_retries_of_each_hour(
+    neglected: Dashboard, visit: Visit
+) -> None:
+    page = visit(neglected).go()
+    chart = page.get_by_role("img", name="Attempts, failures and retries in each hour")
+
+    expect(chart).to_be_visible()
+    told = chart.evaluate("chart => getElement(chart).chart.getOption().series.map(s => [s.name, s.data])")
+    # All hours of a day, of which the last has attempts.
+    assert {name: len(points) for name, points in told} == {"attempts": 24, "failed": 24, "retried": 24}
+    assert {name: points[-1][1] for name, points in told} == {"attempts": 9, "failed": 2, "retried": 1}
+    assert {points[0][1] for _, points in told} == {None}
+
+
+def test_rates_of_a_time_that_nobody_watched_are_not_told_as_none(neglected: Dashboard, visit: Visit) -> None:
+    page = visit(neglected).go(f"/?at={int(time() - HOUR / 2)}")
+
+    expect(page.locator("[data-tile=tasks]")).to_have_text("0")
+    for mark in ("received", "succeeded", "failed"):
+        expect(page.locator(f"[data-tile={mark}]")).to_have_text("-")
 
 
 def test_with_no_tasks_it_says_how_to_have_some(own_redis: RedisServer, visit: Visit) -> None:

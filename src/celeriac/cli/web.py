@@ -17,6 +17,7 @@ from celeriac.model.election import Level
 from celeriac.node.history import redactor_of
 from celeriac.node.stop_signals import interrupt, stop_signals
 from celeriac.store.audit import Audit
+from celeriac.store.recorder_status import read_statuses
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -169,6 +170,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     board = Board(
         watcher,
         queues=queues,
+        recorders=lambda: read_statuses(app.history.spool(place)) if is_kept else [],
         replay=replay if is_kept else None,
         warehouse=Warehouse(warehouse or app.conf.warehouse_url, log=place),
         arbiter=lambda: app.arbiter,

@@ -85,7 +85,7 @@ class EventReceiver:
 
     @property
     def deaf_since(self) -> float | None:
-        """When the last message came before the link was lost, in seconds of the epoch; None if it is there."""
+        """When the last message came before the link was lost, by our clock; None if there is a link."""
         return self._reception.heard_at if self._reception.is_interrupted else None
 
     def capture(self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True) -> None:

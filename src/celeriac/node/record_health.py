@@ -11,7 +11,7 @@ from celeriac.errors import DiskError
 from celeriac.node.recorder import Progress
 from celeriac.node.supervisor import Supervisor
 from celeriac.store.disk_use import DiskUse
-from celeriac.store.recorder_status import RecorderStatus, is_running, read_status, write_status
+from celeriac.store.recorder_status import RecorderStatus, ailment_of, is_running, read_status, write_status
 
 __all__ = ["RecordHealth", "ailment"]
 
@@ -22,15 +22,6 @@ _WRITE_EVERY: Final = 2.0
 #: How often the bytes on the disk are counted, and how much of the time that may take.
 _MEASURE_EVERY: Final = 1.0
 _MEASURE_SHARE: Final = 0.01
-#: A recorder that has not written for so long hangs, or its disk does.
-_STALE: Final = 15.0
-_TROUBLES: Final = {
-    "disk": "the disk takes nothing",
-    "dropping": "the disk takes nothing, and events are dropped",
-    "link": "there is no link to the broker",
-    "failed": "it ended with an error",
-    "stopped": "it was stopped",
-}
 
 
 class RecordHealth:
@@ -112,13 +103,4 @@ def ailment(
     status = read_status(folder)
     if status is None:
         return f"no recorder has told of itself in {folder}"
-    trouble = _TROUBLES.get(status.state, "")
-    because = f": {status.last_error}" if status.last_error else ""
-    if status.state in ("stopped", "failed"):
-        return f"{trouble}{because}"
-    if not is_alive(status.pid):
-        return f"its process, {status.pid}, is gone"
-    age = now() - status.updated_at
-    if age > _STALE:
-        return f"it has shown no sign of life for {age:.0f} seconds{because}"
-    return f"{trouble}{because}" if trouble else ""
+    return ailment_of(status, now=now(), is_alive=is_alive)

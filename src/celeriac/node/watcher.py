@@ -12,11 +12,12 @@ from typing import Final, NamedTuple, Self
 
 from celeriac.core.clock import LamportClock
 from celeriac.core.gossip import ElectionHeard, Gossip
+from celeriac.core.lag import Lag
 from celeriac.core.member import Liveness, Member
 from celeriac.core.membership import PULSE, Membership
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.model.events import Event, Other, TaskEvent
+from celeriac.model.events import Event, Gap, Other, TaskEvent, WorkerEvent
 from celeriac.node.events import Events
 from celeriac.node.replay import Log
 from celeriac.node.scene import Scene
@@ -59,10 +60,12 @@ class Listener:
         self._waiting: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._overlooked = 0
 
-    def take(self, event: Event) -> None:
-        """Have an event wait."""
-        self._overlooked += len(self._waiting) == _MOST_WAITING
+    def take(self, event: Event) -> bool:
+        """Have an event wait; return whether another had to go for it."""
+        is_full = len(self._waiting) == _MOST_WAITING
+        self._overlooked += is_full
         self._waiting.append(event)
+        return is_full
 
     def taken(self) -> tuple[list[Event], int]:
         """Take away what waits; and how many were lost since the last time, as nobody took them."""
@@ -110,6 +113,10 @@ class Watcher:
         # The receiver has a clock of its own, and the scene has the state.
         self._gossip = Gossip(hostname, clock=LamportClock(), membership=self._membership)
         self._listeners: set[Listener] = set()
+        #: Gaps in the reception since it began, and events that were too many for one who listens.
+        self.gap_count = 0
+        self.overlooked_count = 0
+        self._lag = Lag()
         #: The last event of a task that each node sent since the last tick.
         self._signs: dict[str, TaskEvent] = {}
         self._is_ending = Flag()
@@ -145,6 +152,11 @@ class Watcher:
             now, wall = monotonic(), self._wall()
         members.pop(self._membership.hostname)
         return {name: _presence(member, wall - now) for name, member in members.items()}
+
+    def lag(self) -> float | None:
+        """Return how much later events come than at best; None if that is not known. See :class:`Lag`."""
+        with self._mutex:
+            return self._lag.seconds(self._wall())
 
     @property
     def has_room(self) -> bool:
@@ -213,10 +225,13 @@ class Watcher:
             else:
                 self._hear(event)
         for listener in self._listeners:
-            for event in events:
-                listener.take(event)
+            self.overlooked_count += sum(map(listener.take, events))
 
     def _hear(self, event: Event) -> None:
+        if isinstance(event, Gap):
+            self.gap_count += 1
+        elif isinstance(event, WorkerEvent) and event.timestamp and event.local_received:
+            self._lag.take(event.hostname, sent_at=event.timestamp, received_at=event.local_received)
         for effect in self._gossip.receive(event, monotonic()):
             if isinstance(effect, ElectionHeard):
                 self.elections.append(effect.event)

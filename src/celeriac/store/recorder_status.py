@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -9,13 +10,25 @@ from typing import Final
 import msgspec
 from msgspec import DecodeError, Struct, ValidationError
 
+from celeriac.errors import DiskError
 from celeriac.store.disk import FLAGS, MODE, failed
 
-__all__ = ["RecorderStatus", "is_running", "read_status", "write_status"]
+__all__ = ["RecorderStatus", "ailment_of", "is_running", "read_status", "read_statuses", "write_status"]
 
 _NAME: Final = "status.json"
 #: Of the one file that we write, many times over.
 _MAX_BYTES: Final = 64 * 1024
+#: Recorders of one log that are told of: one or two run, and each name that was ever used leaves a folder.
+_MOST: Final = 20
+#: A recorder that has not written for so long hangs, or its disk does.
+_STALE: Final = 15.0
+_TROUBLES: Final = {
+    "disk": "the disk takes nothing",
+    "dropping": "the disk takes nothing, and events are dropped",
+    "link": "there is no link to the broker",
+    "failed": "it ended with an error",
+    "stopped": "it was stopped",
+}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -87,6 +100,32 @@ def read_status(folder: Path) -> RecorderStatus | None:
         return _decode(content)
     except (DecodeError, ValidationError, UnicodeError):
         return None
+
+
+def read_statuses(spool: Path) -> list[RecorderStatus]:
+    """Return what the recorders with folders in a spool tell, the last first; not what cannot be read."""
+    found = []
+    with suppress(OSError):
+        for folder in spool.iterdir():
+            with suppress(DiskError):
+                status = read_status(folder)
+                if status is not None:
+                    found.append(status)
+    return sorted(found, key=lambda each: each.updated_at, reverse=True)[:_MOST]
+
+
+def ailment_of(status: RecorderStatus, *, now: float, is_alive: Callable[[int], bool]) -> str:
+    """Return what is wrong with a recorder that told this; nothing if it is alive and well."""
+    trouble = _TROUBLES.get(status.state, "")
+    because = f": {status.last_error}" if status.last_error else ""
+    if status.state in ("stopped", "failed"):
+        return f"{trouble}{because}"
+    if not is_alive(status.pid):
+        return f"its process, {status.pid}, is gone"
+    age = now - status.updated_at
+    if age > _STALE:
+        return f"it has shown no sign of life for {age:.0f} seconds{because}"
+    return f"{trouble}{because}" if trouble else ""
 
 
 def is_running(pid: int) -> bool:

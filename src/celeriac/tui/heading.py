@@ -6,8 +6,9 @@ from rich.text import Text
 
 from celeriac.tui.cell import style_of
 from celeriac.tui.sight import Sight
+from celeriac.views.alert import Alert
 from celeriac.views.log import count_text, moment_text
-from celeriac.views.overview import Alert, Overview
+from celeriac.views.overview import Overview
 from celeriac.views.text import duration_text, number_text
 
 __all__ = ["place_line", "total_lines"]

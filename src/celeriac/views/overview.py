@@ -1,18 +1,27 @@
 """How a cluster is: what is done in it, how long it takes, and what needs somebody to look."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from celeriac.core.member import Liveness
 from celeriac.core.pulse import STEP, Pulse, Window
 from celeriac.model.states import BUILT_IN_STATES, PRECEDENCE
 from celeriac.node.scene import Scene
-from celeriac.views.cell import moment_of
-from celeriac.views.text import number_text, visible
+from celeriac.views.alert import (
+    WINDOW,
+    Alert,
+    ended_in,
+    failure_alerts,
+    gap_alerts,
+    queue_alerts,
+    worker_alerts,
+    worst_first,
+)
+from celeriac.views.text import visible
 from celeriac.views.worker import LiveWorker
 
-__all__ = ["Alert", "Overview", "Point", "alerts", "overview"]
+__all__ = ["Overview", "Point", "overview"]
 
 #: What a number for "now" is taken from: long enough to be steady, short enough to be now.
 _NOW: Final = 60.0
@@ -21,13 +30,7 @@ _STEP: Final = 30.0
 _POINTS: Final = 120
 #: Custom states that are counted by name; the rest together.
 _MOST_STATES: Final = 20
-#: When a share of failures is worth an alert: so much of at least so many within five minutes.
-_FAILED_SHARE: Final = 0.2
-_FAILED_LEAST: Final = 10
-_WINDOW: Final = 300.0
-#: For how long a gap in the reception is told.
-_GAP_TOLD: Final = 3600.0
-_MOST_NAMED: Final = 5
+_QUEUE_CHARS: Final = 120
 
 
 class Point(NamedTuple):
@@ -49,16 +52,6 @@ class Point(NamedTuple):
     run_p99: float | None
 
 
-class Alert(NamedTuple):
-    """Something that needs somebody to look."""
-
-    #: ``error`` or ``warning``.
-    level: str
-    text: str
-    #: The page that tells more: ``workers``, ``tasks``, ``cluster`` or ``history``.
-    page: str
-
-
 class Overview(NamedTuple):
     """A cluster in a few numbers. Moments are seconds of the epoch."""
 
@@ -76,11 +69,28 @@ class Overview(NamedTuple):
     queues: dict[str, int] | None = None
 
 
-def overview(scene: Scene, *, as_of: float, workers: Sequence[LiveWorker]) -> Overview:
-    """Return how a cluster is as of a moment; ``workers`` as :func:`~celeriac.views.worker.live_workers`."""
+def overview(
+    scene: Scene,
+    *,
+    as_of: float,
+    workers: Sequence[LiveWorker],
+    queues: Mapping[str, int] | None = None,
+    others: Sequence[Alert] = (),
+) -> Overview:
+    """Return how a cluster is as of a moment; ``workers`` as :func:`~celeriac.views.worker.live_workers`.
+
+    ``queues`` says how many tasks wait in each, ``others`` what else needs somebody to look.
+    """
     state = scene.state
     by_state, now, recent, hour = state.freeze_while(_counted, scene, as_of)
-    gaps = [gap for gap in list(state.gaps) if gap.until > as_of - _GAP_TOLD]
+    lengths = None if queues is None else _lengths(queues)
+    alerts = [
+        *worker_alerts(workers),
+        *failure_alerts(recent),
+        *queue_alerts(lengths, ended=ended_in(recent), watched=_watched(recent, scene, as_of)),
+        *others,
+        *gap_alerts(list(state.gaps), as_of=as_of),
+    ]
     counts = {kind.value: 0 for kind in Liveness}
     for worker in workers:
         counts[worker.liveness] += 1
@@ -92,19 +102,19 @@ def overview(scene: Scene, *, as_of: float, workers: Sequence[LiveWorker]) -> Ov
         workers=counts,
         now=_point(now, scene, as_of),
         last_hour=[_point(each, scene, as_of) for each in hour],
-        alerts=[*alerts(workers, recent), *(_gap_alert(gap.since, gap.until, gap.reason) for gap in gaps)],
+        alerts=worst_first(alerts),
+        queues=lengths,
     )
 
 
 def _counted(scene: Scene, as_of: float) -> tuple[dict[str, int], Window, Window, list[Window]]:
     pulse: Pulse = scene.pulse
-    now, recent = pulse.window(as_of, _NOW), pulse.window(as_of, _WINDOW)
+    now, recent = pulse.window(as_of, _NOW), pulse.window(as_of, WINDOW)
     return dict(scene.tally.by_state), now, recent, pulse.windows(as_of, _STEP, _POINTS)
 
 
 def _point(window: Window, scene: Scene, as_of: float) -> Point:
-    # The last step of a window goes on after the moment that is shown: of that nothing is known yet.
-    watched = scene.watched(window.begin_at, min(window.begin_at + window.seconds, as_of))
+    watched = _watched(window, scene, as_of)
     # Of less than a step, a silence says nothing; an event does.
     rates = [
         window.events[name] / max(watched, STEP) if window.events or watched >= STEP else None
@@ -114,6 +124,19 @@ def _point(window: Window, scene: Scene, as_of: float) -> Point:
     return Point(window.begin_at, *rates, *quantiles)
 
 
+def _watched(window: Window, scene: Scene, as_of: float) -> float:
+    # The last step of a window goes on after the moment that is shown: of that nothing is known yet.
+    return scene.watched(window.begin_at, min(window.begin_at + window.seconds, as_of))
+
+
+def _lengths(queues: Mapping[str, int]) -> dict[str, int]:
+    """Return how many tasks wait in each queue, by names that are safe to show; two shown alike are one."""
+    told: Counter[str] = Counter()
+    for name, length in queues.items():
+        told[visible(name, _QUEUE_CHARS)] += length
+    return dict(told)
+
+
 def _ordered(counts: dict[str, int]) -> dict[str, int]:
     """Return counts by state, furthest first; custom states by name, and those beyond some together."""
     told = Counter({name: counts[name] for name in PRECEDENCE if name is not None and counts.get(name)})
@@ -121,38 +144,3 @@ def _ordered(counts: dict[str, int]) -> dict[str, int]:
         # Two that are the same when they are cut are told as one.
         told[visible(name, 40) if number < _MOST_STATES else "other"] += counts[name]
     return dict(told)
-
-
-def alerts(workers: Sequence[LiveWorker], recent: Window) -> list[Alert]:
-    """Return what needs somebody to look, the worst first."""
-    found: list[Alert] = []
-    by_liveness: dict[str, list[str]] = {}
-    for worker in workers:
-        by_liveness.setdefault(worker.liveness, []).append(worker.name)
-    lost, suspects = by_liveness.get(Liveness.LOST, []), by_liveness.get(Liveness.SUSPECT, [])
-    if lost:
-        found.append(Alert("error", f"lost without a farewell: {_names(lost)}", "workers"))
-    failed = recent.events["failed"]
-    ended = failed + recent.events["succeeded"]
-    if failed >= _FAILED_LEAST and failed / ended >= _FAILED_SHARE:
-        share = number_text(round(100 * failed / ended))
-        found.append(Alert("error", f"{share} % of {ended} tasks failed within five minutes", "tasks"))
-    if suspects:
-        found.append(Alert("warning", f"silent for too long: {_names(suspects)}", "workers"))
-    drifting = [worker.name for worker in workers if worker.is_drifting]
-    if drifting:
-        found.append(
-            Alert("warning", f"clocks disagree with ours: {_names(drifting)}; synchronise them", "workers")
-        )
-    return found
-
-
-def _gap_alert(since: float, until: float, reason: str) -> Alert:
-    text = f"events from {moment_of(since)} to {moment_of(until)} may be missing: {visible(reason)}"
-    return Alert("warning", text, "cluster")
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

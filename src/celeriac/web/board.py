@@ -13,8 +13,11 @@ from celeriac.model.election import Level, Record
 from celeriac.node.replay import Replay
 from celeriac.node.scene import Scene
 from celeriac.node.watcher import Watcher
+from celeriac.store.recorder_status import RecorderStatus
 from celeriac.views.leader import LeaderRow, leader_rows
+from celeriac.views.recorder import RecorderRow, recorder_rows
 from celeriac.views.worker import LiveWorker, live_workers
+from celeriac.web.shared import Aside
 
 __all__ = ["Board", "Leaders", "Sight"]
 
@@ -28,6 +31,9 @@ PAST_SPAN: Final = 3600.0
 _SETTLED: Final = 120.0
 #: For how long what the arbiter said is told again: pages ask twice a second.
 _LEADERS_KEPT: Final = 2.0
+#: How old what is known of recorders may be, which tell of themselves every two seconds, and of the tables.
+_RECORDERS_KEPT: Final = 2.0
+_TABLES_KEPT: Final = 30.0
 
 
 class Busy(CeleriacError):
@@ -76,6 +82,7 @@ class Board:
         arbiter: Callable[[], _Arbiter] | None = None,
         min_level: Level = Level.L0,
         queues: Callable[[], dict[str, int] | None] = lambda: None,
+        recorders: Callable[[], Sequence[RecorderStatus]] = lambda: (),
         now: Callable[[], float] = time,
     ) -> None:
         self.watcher = watcher
@@ -85,6 +92,8 @@ class Board:
         self._min_level = min_level
         #: How many tasks wait in each queue, None while that is not known; it keeps nobody waiting.
         self.queues = queues
+        self._recorders = Aside(recorders, seconds=_RECORDERS_KEPT)
+        self._tables_at = Aside(self._published_at, seconds=_TABLES_KEPT)
         self._now = now
         self._mutex = Lock()
         self._leading = Lock()
@@ -149,6 +158,17 @@ class Board:
         if self._warehouse is None:
             raise CallerError("no tables are kept: start it with --warehouse URL")
         return self._warehouse
+
+    def recorders(self) -> list[RecorderRow]:
+        """Return the recorders that tell of themselves on this machine; it keeps nobody waiting."""
+        return recorder_rows(self._recorders() or (), as_of=self._now())
+
+    def tables_at(self) -> float | None:
+        """Return when the tables were published; None if there are none. It keeps nobody waiting."""
+        return self._tables_at()
+
+    def _published_at(self) -> float:
+        return self.warehouse.refresh().published_at
 
     def leaders(self) -> Leaders:
         """Return who leads what. That nobody can be asked is part of the answer."""

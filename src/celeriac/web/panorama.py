@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from celeriac.views.overview import Alert, Overview, overview
-from celeriac.views.text import visible
+from celeriac.views.alert import Alert, recorder_alerts, table_alerts
+from celeriac.views.overview import Overview, overview
 from celeriac.web.board import Board, Sight
 
 __all__ = ["panorama"]
@@ -13,10 +13,21 @@ _DEAF: Final = Alert("error", "no events are received: the link to the broker is
 
 def panorama(board: Board, sight: Sight) -> Overview:
     """Return how a cluster is, with what keeps us from knowing it, and how long its queues are."""
-    told = overview(sight.scene, as_of=sight.as_of, workers=sight.workers)
-    alerts = [*told.alerts, *(Alert("warning", each, "cluster") for each in sight.damage)]
-    if sight.is_live and not board.watcher.is_receiving:
-        alerts.insert(0, _DEAF)
-    queues = board.queues() if sight.is_live else None
-    named = None if queues is None else {visible(name, 120): length for name, length in queues.items()}
-    return told._replace(alerts=alerts, queues=named)
+    return overview(
+        sight.scene,
+        as_of=sight.as_of,
+        workers=sight.workers,
+        queues=board.queues() if sight.is_live else None,
+        others=[
+            *(_of_now(board, sight.as_of) if sight.is_live else ()),
+            *(Alert("warning", each, "cluster") for each in sight.damage),
+        ],
+    )
+
+
+def _of_now(board: Board, now: float) -> list[Alert]:
+    return [
+        *([] if board.watcher.is_receiving else [_DEAF]),
+        *recorder_alerts(board.recorders()),
+        *table_alerts(board.tables_at(), as_of=now),
+    ]

@@ -3,6 +3,7 @@
 from celeriac import State
 from celeriac.model.events import Gap
 from celeriac.node.scene import Scene
+from celeriac.views.alert import Alert
 from celeriac.views.overview import Overview, overview
 from tests.event_logs import HOUR_AT, failed, heartbeat, received, succeeded
 
@@ -64,3 +65,23 @@ def test_states_are_told_the_furthest_first() -> None:
     scene.state.take([received("a"), succeeded("a"), received("b"), failed("b"), heartbeat()], AS_OF)
 
     assert list(told(scene).tasks_by_state.items()) == [("SUCCESS", 1), ("FAILURE", 1)]
+
+
+def test_queues_that_are_shown_alike_are_told_as_one() -> None:
+    scene = Scene(State(), begun_at=HOUR_AT)
+
+    seen = overview(scene, as_of=AS_OF, workers=[], queues={"x" * 120: 1, "x" * 121: 2, "x" * 122: 3})
+
+    assert seen.queues == {"x" * 120: 1, "x" * 119 + "…": 5}
+
+
+def test_a_queue_that_nobody_takes_from_is_told_among_what_needs_somebody() -> None:
+    scene = Scene(State(), begun_at=HOUR_AT)
+    other = Alert("warning", "something else", "cluster")
+
+    seen = overview(scene, as_of=AS_OF, workers=[], queues={"celery": 500}, others=[other])
+
+    assert [each.text for each in seen.alerts] == [
+        "500 tasks wait in celery, and none has ended within five minutes",
+        "something else",
+    ]

@@ -1,11 +1,13 @@
 """``/``: how the cluster is, in a few numbers and charts."""
 
 from collections.abc import Callable
+from urllib.parse import parse_qs
 
 from fastapi import Request
 from nicegui import ui
 
-from celeriac.views.overview import Alert, Overview, Point
+from celeriac.views.alert import Alert
+from celeriac.views.overview import Overview, Point
 from celeriac.web.pages.chart import LineChart
 from celeriac.web.pages.format import count_text, duration_text, rate_text, state_class
 from celeriac.web.pages.frame import frame
@@ -123,12 +125,12 @@ class _Alerts:
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
         self._list = ui.element("div")
-        self._kinds: list[tuple[str, str]] = []
+        self._kinds: list[tuple[str, str, str]] = []
         self._texts: list[ui.label] = []
 
     def show(self, alerts: list[Alert]) -> None:
         """Show these."""
-        kinds = [(alert.level, alert.page) for alert in alerts]
+        kinds = [(alert.level, alert.page, alert.query) for alert in alerts]
         if kinds != self._kinds:
             self._kinds = kinds
             self._list.clear()
@@ -138,7 +140,8 @@ class _Alerts:
             label.set_text(alert.text)
 
     def _made(self, alert: Alert) -> ui.label:
-        with ui.link(target=self._visit.link("/" + alert.page)).classes(f"alert is-{alert.level}"):
+        target = self._visit.link("/" + alert.page, **parse_qs(alert.query))
+        with ui.link(target=target).classes(f"alert is-{alert.level}"):
             return ui.label(alert.text)
 
 
