@@ -102,7 +102,7 @@ def test_an_alert_of_failures_leads_to_the_tasks_that_failed_of_late(busy: Dashb
 
 @pytest.fixture(scope="module")
 def neglected(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    """A dashboard beside a recorder that fell silent an hour ago, and tables that nobody has made for days."""
+    """A dashboard beside a recorder that fell silent an hour ago, and tables that nobody makes any more."""
     folder = tmp_path_factory.mktemp("history")
     ended_at = time() - HOUR
     beat = replace(heartbeat(), timestamp=ended_at, local_received=ended_at)

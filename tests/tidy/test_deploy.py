@@ -19,12 +19,14 @@ from typer.main import get_command
 from celeriac.cli.root import app
 from celeriac.config import Settings
 from celeriac.programs.process import wait_until
+from celeriac.store.recorder_status import RecorderStatus
 from celeriac.web.metrics import metrics_text
 from celeriac.wire.names import event_exchange
 from tests.promql import Kind, Promql
 from tests.tidy.repository import ROOT, blocks, named
 from tests.unit.web.kit import PATIENCE, Rig
 from tests.unit.web.kit import rig as made
+from tests.warehouses import publish
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
@@ -582,10 +584,16 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]
     """The labels of each series that a dashboard exposes that has seen some of everything."""
     held: list[Rig] = []
     queues = {"celery": 2}
+    folder = tmp_path_factory.mktemp("web")
+    publish(folder / "warehouse", {})
+    recorder = RecorderStatus(
+        name="a", recorder="a", log="log", pid=1, started_at=0.0, updated_at=0.0, state="recording", lag=0.5
+    )
     with made(
-        tmp_path_factory.mktemp("web"), arbiter=lambda: held[0].app.arbiter, queues=lambda: queues
+        folder, arbiter=lambda: held[0].app.arbiter, queues=lambda: queues, recorders=lambda: [recorder]
     ) as rig:
         held.append(rig)
+        assert wait_until(lambda: bool(rig.board.recorders() and rig.board.tables_at()), patience=PATIENCE)
         rig.send("worker-online", freq=2.0)
         rig.run_task("a")
         rig.arrived()
@@ -637,8 +645,9 @@ def test_there_is_an_alert_for_each_thing_that_needs_somebody() -> None:
     assert set(names) == {
         f"Celeriac{what}"
         for what in (
-            "Absent", "ClocksDrift", "FailureShareHigh", "Gap", "LinkFlapping", "MessagesRefused", "NoEvents",
-            "NotReceiving", "QueueWaitHigh", "TwoLeaders", "WorkerLost",
+            "Absent", "ClocksDrift", "EventsLate", "EventsOverlooked", "FailureShareHigh", "Gap", "GapsRecur",
+            "LinkFlapping", "MessagesRefused", "NoEvents", "NotReceiving", "NotRecording", "QueueWaitHigh",
+            "RecorderDropping", "RecorderGap", "RecorderLate", "TablesOld", "TwoLeaders", "WorkerLost",
         )
     }  # fmt: skip
 
@@ -690,7 +699,7 @@ def test_what_an_alert_tells_to_read_or_to_set_is_there() -> None:
     text = ALERTS.read_text()
     settings = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", text))
 
-    assert settings == {"broker_heartbeat", "election_url", "event_exchange"}
+    assert settings == {"broker_heartbeat", "election_url", "event_exchange", "log_queue_expires"}
     assert settings <= set(Settings.__dataclass_fields__)
     assert [page for page in re.findall(r"docs/\S+\.md", text) if not (ROOT / page).is_file()] == []
 
