@@ -112,6 +112,19 @@ def test_tables_are_made_and_questions_answered_from_them(sample: Up) -> None:
     )
 
 
+def test_prometheus_is_told_how_its_recorder_is_and_how_late_events_come(sample: Up) -> None:
+    def told(series: str) -> list[float]:
+        found = re.findall(rf"^{series}(?:{{.*}})? (\S+)$", sample.get("/metrics").text, re.MULTILINE)
+        return [*map(float, found)]
+
+    def is_well() -> bool:
+        return told("celeriac_recorder_recording") == [1.0]
+
+    assert wait_until(is_well, patience=PATIENCE), sample.get("/metrics").text
+    assert told("celeriac_recorder_dropped_events_total") == [0.0]
+    assert wait_until(lambda: len(told("celeriac_event_lag_seconds")) == 1, patience=PATIENCE)
+
+
 def test_it_ends_with_all_it_started_and_the_next_start_goes_on_from_there(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         broker = first.wait_for(r"^broker +(\S+)")
