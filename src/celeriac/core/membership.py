@@ -36,6 +36,8 @@ __all__ = [
     "Refuted",
     "Sign",
     "Suspected",
+    "lost_after",
+    "suspect_after",
 ]
 
 #: How often :meth:`Membership.tick` is to be called: that much later at most is a loss noticed.
@@ -59,6 +61,16 @@ FORGET_AFTER: Final = 3600.0
 MAX_CONFIRMATIONS: Final = 8
 
 _DEVIATIONS: Final = deviations(PHI)
+
+
+def suspect_after(freq: float) -> float:
+    """Return after how long a silence a node is suspect, where only its frequency is known."""
+    return SILENCE * max(freq, LEAST_FREQUENCY)
+
+
+def lost_after(freq: float) -> float:
+    """Return after how long a silence a node is lost, where only its frequency is known."""
+    return (SILENCE + SUSPICION) * max(freq, LEAST_FREQUENCY)
 
 
 class Joined(NamedTuple):

@@ -36,7 +36,7 @@ from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Event, Gap, TaskEvent
 from celeriac.node.state import State
 
-__all__ = ["Log", "Replay"]
+__all__ = ["Log", "Replay", "identity"]
 
 #: How long one wait lasts, so that a request to stop is heeded soon.
 _NAP: Final = 0.05
@@ -261,17 +261,17 @@ def _once(events: Iterable[Event]) -> Iterator[Event]:
     recent: set[object] = set()
     older: set[object] = set()
     for event in events:
-        identity = _identity(event)
-        if identity is not None:
-            if identity in recent or identity in older:
+        known_by = identity(event)
+        if known_by is not None:
+            if known_by in recent or known_by in older:
                 continue
-            recent.add(identity)
+            recent.add(known_by)
             if len(recent) >= _REMEMBERED:
                 recent, older = set(), recent
         yield event
 
 
-def _identity(event: Event) -> object:
+def identity(event: Event) -> object:
     """Return what an event has in common with no other; None for one that nothing marks."""
     if isinstance(event, Gap):  # each recorder tells of its own
         return None

@@ -17,7 +17,7 @@ from celeriac.core.member import Liveness, Member
 from celeriac.core.membership import PULSE, Membership
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.model.events import Event, Gap, Other, TaskEvent, WorkerEvent
+from celeriac.model.events import Event, Gap, TaskEvent, WorkerEvent
 from celeriac.node.events import Events
 from celeriac.node.replay import Log
 from celeriac.node.scene import Scene
@@ -29,8 +29,6 @@ __all__ = ["MAX_LISTENERS", "Listener", "Presence", "Watcher"]
 MAX_LISTENERS: Final = 64
 #: Events that wait for a listener; one that is slower than this misses some, and is told how many.
 _MOST_WAITING: Final = 10_000
-#: Messages of elections that are remembered.
-_MOST_ELECTIONS: Final = 200
 #: Events that are taken from the log at a time; meanwhile nobody else can look at the state.
 _BATCH: Final = 2000
 #: Events that came from the broker which are taken at a time: a millisecond or two.
@@ -95,8 +93,6 @@ class Watcher:
         #: When it began, in seconds of the epoch.
         self.begun_at = wall()
         self.scene = Scene(self.state, begun_at=self.begun_at)
-        #: What workers said of elections last, the oldest first.
-        self.elections: deque[Other] = deque(maxlen=_MOST_ELECTIONS)
         #: Whether all is there that the log has of the time before.
         self.has_recalled = log is None
         self.receiver = events.Receiver()
@@ -234,7 +230,7 @@ class Watcher:
             self._lag.take(event.hostname, sent_at=event.timestamp, received_at=event.local_received)
         for effect in self._gossip.receive(event, monotonic()):
             if isinstance(effect, ElectionHeard):
-                self.elections.append(effect.event)
+                self.state.freeze_while(self.scene.hear, effect.event)
 
     def _tick(self) -> None:
         while not self._is_ending.wait(PULSE):

@@ -74,7 +74,7 @@ class LiveSight:
 
     def workers(self) -> list[LiveWorker]:
         """Return the workers, and what who watches holds them for."""
-        return live_workers(self.scene.state, self._watcher.presences())
+        return live_workers(self.scene, self._watcher.presences(), as_of=self.as_of)
 
     def hold(self, is_held: bool) -> None:
         """Do nothing: a cluster goes on."""
@@ -105,8 +105,8 @@ class PastSight:
         return cls(scene, place=place, as_of=replay.instant)
 
     def workers(self) -> list[LiveWorker]:
-        """Return the workers; who was not heard of within its window is lost."""
-        return live_workers(self.scene.state)
+        """Return the workers, each held for what its silence tells."""
+        return live_workers(self.scene, as_of=self.as_of)
 
     def hold(self, is_held: bool) -> None:
         """Do nothing: the past stands still."""
@@ -169,8 +169,8 @@ class PlayedSight:
         return self._replay.instant
 
     def workers(self) -> list[LiveWorker]:
-        """Return the workers; who was not heard of within its window is lost."""
-        return live_workers(self.scene.state)
+        """Return the workers, each held for what its silence tells."""
+        return live_workers(self.scene, as_of=self.as_of)
 
     def hold(self, is_held: bool) -> None:
         """Stop the replay, or have it go on."""

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from celeriac.core.member import Liveness
+from celeriac.core.membership import lost_after, suspect_after
 from celeriac.core.worker import Worker
 from celeriac.model.clock import NO_CLOCK
-from celeriac.node.state import State
+from celeriac.node.scene import Scene
 from celeriac.node.watcher import Presence
 from celeriac.views.cell import number_of
 from celeriac.views.text import visible
@@ -29,7 +30,7 @@ class LiveWorker(NamedTuple):
     #: ``ALIVE``, ``SUSPECT``, ``LOST`` or ``LEFT``.
     liveness: str
     reason: str
-    #: Since when it is held for that.
+    #: Since when it is held for that; in the past, as far as was replayed.
     since_at: float | None
     #: When it was last heard of, by our clock.
     seen_at: float | None
@@ -48,19 +49,24 @@ class LiveWorker(NamedTuple):
     software: str | None
 
 
-def live_workers(state: State, presences: Mapping[str, Presence] | None = None) -> list[LiveWorker]:
+def live_workers(
+    scene: Scene, presences: Mapping[str, Presence] | None = None, *, as_of: float
+) -> list[LiveWorker]:
     """Return the workers, those first that need somebody to look.
 
-    ``presences`` says what each is held for by who watches; without it, as of a moment in the past, a worker
-    that was not heard of within its window is lost.
+    ``presences`` says what each is held for by who watches; without it, as of a moment in the past, each is
+    judged by how long it was silent then, against its own heartbeat.
     """
-    workers: list[Worker] = state.freeze_while(list, state.workers.values())
-    rows = [_row(worker, (presences or {}).get(worker.hostname)) for worker in workers]
+    workers: list[Worker] = scene.state.freeze_while(list, scene.state.workers.values())
+    rows = [
+        _row(worker, (presences or {}).get(worker.hostname) or _judged(worker, scene, as_of))
+        for worker in workers
+    ]
     return sorted(rows, key=lambda row: (_ORDER.index(Liveness(row.liveness)), row.name, row.key))
 
 
-def _row(worker: Worker, presence: Presence | None) -> LiveWorker:
-    liveness, reason, since_at = presence or _judged(worker)
+def _row(worker: Worker, held_for: tuple[Liveness, str, float | None]) -> LiveWorker:
+    liveness, reason, since_at = held_for
     return LiveWorker(
         name=visible(worker.hostname, _NAME_CHARS),
         key=worker.hostname,
@@ -80,9 +86,17 @@ def _row(worker: Worker, presence: Presence | None) -> LiveWorker:
     )
 
 
-def _judged(worker: Worker) -> tuple[Liveness, str, float | None]:
+def _judged(worker: Worker, scene: Scene, as_of: float) -> tuple[Liveness, str, float | None]:
     if worker.has_left:
-        return Liveness.LEFT, "said farewell", None
-    if worker.alive:
-        return Liveness.ALIVE, "heard of", None
-    return Liveness.LOST, "silent for longer than twice its heartbeat", worker.heartbeat_expires
+        return Liveness.LEFT, "said farewell", worker.timestamp
+    if not worker.seen_at:
+        return Liveness.LOST, "not heard of", None
+    silence = as_of - worker.seen_at
+    reason = f"silent for {silence:.1f} s"
+    for liveness, patience in (
+        (Liveness.LOST, lost_after(worker.freq)),
+        (Liveness.SUSPECT, suspect_after(worker.freq)),
+    ):
+        if silence > patience:
+            return liveness, reason, worker.seen_at + patience
+    return Liveness.ALIVE, "heard of", scene.attendance.since(worker.hostname)

@@ -109,8 +109,8 @@ class Board:
     def sight(self, at: float | None = None) -> Sight:
         """Return the cluster as it is, or as it was at an instant; CallerError if that is not known."""
         if at is None:
-            state = self.watcher.state
-            return Sight(self.watcher.scene, self._now(), True, live_workers(state, self.watcher.presences()))
+            scene, now = self.watcher.scene, self._now()
+            return Sight(scene, now, True, live_workers(scene, self.watcher.presences(), as_of=now))
         if self._replay is None:
             raise CallerError("no log is kept, so nothing is known of the past: start it with --log URL")
         if not 0 < at <= self._now():
@@ -142,7 +142,7 @@ class Board:
                 scene = Scene(replay.state, begun_at=float(at))
                 for events in replay.batches():
                     scene.recall(events)
-                workers = live_workers(replay.state)
+                workers = live_workers(scene, as_of=float(at))
                 known = Sight(scene, float(at), False, workers, list(replay.damage))
                 if at < self._now() - _SETTLED:
                     self._pasts[at] = known
@@ -169,6 +169,17 @@ class Board:
 
     def _published_at(self) -> float:
         return self.warehouse.refresh().published_at
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether there are tables to ask; it takes a look at where they are."""
+        if self._warehouse is None:
+            return False
+        try:
+            self._warehouse.refresh()
+        except CeleriacError:
+            return False
+        return True
 
     def leaders(self) -> Leaders:
         """Return who leads what. That nobody can be asked is part of the answer."""

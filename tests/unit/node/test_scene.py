@@ -1,7 +1,7 @@
-"""Of which time it is known what happened."""
+"""Of which time it is known what happened, and what was said of elections."""
 
 from celeriac import State
-from celeriac.model.events import Event, Gap
+from celeriac.model.events import Event, Gap, Other
 from celeriac.node.scene import Scene
 from tests.event_logs import HOUR_AT, received
 
@@ -51,3 +51,44 @@ def test_gaps_in_the_reception_are_not_known_and_count_once() -> None:
 
     assert len(scene.state.gaps) == 2
     assert scene.watched(HOUR_AT, HOUR_AT + 90) == 30
+
+
+def elect(number: int) -> Other:
+    """Return what a node said of an election so many seconds after the hour."""
+    at = HOUR_AT + number
+    return Other(
+        group="worker",
+        subject="elect",
+        hostname="w1@lab",
+        pid=7,
+        clock=number,
+        timestamp=at,
+        local_received=at,
+    )
+
+
+def test_what_was_said_of_elections_is_there_once_however_often_it_comes() -> None:
+    scene = Scene(State(), begun_at=HOUR_AT + 100)
+
+    scene.hear(elect(20))
+    scene.recall([elect(10), elect(20), received("t1", 30), elect(10)])
+    scene.hear(elect(20))
+
+    assert scene.elections == [elect(10), elect(20)]
+
+
+def test_what_nodes_say_of_all_else_is_no_election() -> None:
+    scene = Scene(State())
+
+    scene.recall([Other(group="worker", subject="mood", hostname="w1@lab", clock=1, timestamp=1.0)])
+
+    assert scene.elections == []
+
+
+def test_only_the_last_elections_are_remembered_whatever_their_order() -> None:
+    scene = Scene(State())
+
+    for number in (*range(300, 450), *range(300)):
+        scene.hear(elect(number))
+
+    assert scene.elections == [elect(number) for number in range(250, 450)]

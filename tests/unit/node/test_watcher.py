@@ -7,7 +7,7 @@ from celeriac.app import Celeriac
 from celeriac.core.member import Liveness
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError
-from celeriac.model.events import Event
+from celeriac.model.events import Event, Other
 from celeriac.node.watcher import MAX_LISTENERS, Listener, Watcher
 from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
@@ -92,6 +92,29 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
     # What the log says nothing of is not known, though it was less than an hour ago.
     assert watcher.scene.watched(HOUR_AT - 1800, HOUR_AT - 1500) == 0
     assert watcher.scene.watched(HOUR_AT + 60, HOUR_AT + 90) == 30
+
+
+def test_elections_that_were_recorded_are_known_after_a_restart_and_those_that_come_too(
+    app: Celeriac, tmp_path: Path
+) -> None:
+    elect = Other(
+        group="worker", subject="elect", hostname="w1@lab", pid=7, clock=5, timestamp=HOUR_AT,
+        local_received=HOUR_AT, extra={"id": "e1"},
+    )  # fmt: skip
+    seal(tmp_path, [elect, received("old")], recorder="rec-1")
+
+    with Watcher(
+        app.events,
+        hostname=app.hostname,
+        redactor=Redactor(),
+        log=EventLog(tmp_path),
+        wall=lambda: HOUR_AT + 60,
+    ) as watcher:
+        assert wait_until(lambda: watcher.has_recalled and watcher.is_receiving, patience=PATIENCE)
+        app.events.Dispatcher(hostname="w1@lab").send("cluster-elected", eid="e1", winner="w1@lab")
+        assert wait_until(lambda: len(watcher.scene.elections) == 2, patience=PATIENCE)
+
+    assert [event.type for event in watcher.scene.elections] == ["worker-elect", "cluster-elected"]
 
 
 def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:

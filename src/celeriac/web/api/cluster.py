@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Depends, Path
 
 from celeriac.model.clock import NO_CLOCK
+from celeriac.model.events import Other
 from celeriac.views.cell import number_of
 from celeriac.views.overview import Overview
 from celeriac.views.text import visible
@@ -100,21 +101,23 @@ def cluster_view(board: Board, sight: Sight) -> ClusterView:
         losses=watcher.receiver.losses,
         refused=dict(watcher.receiver.gate.refused) if sight.is_live else dict(state.gate.refused),
         gaps=[GapRow(gap.since, gap.until, visible(gap.reason)) for gap in list(state.gaps)],
-        elections=_elections(board) if sight.is_live else [],
+        elections=[_election(event) for event in _heard(sight)],
     )
 
 
-def _elections(board: Board) -> list[ElectionEvent]:
-    return [
-        ElectionEvent(
-            visible(event.type, 60),
-            number_of(event.timestamp) or None,
-            visible(event.hostname, 120),
-            None if event.clock == NO_CLOCK else event.clock,
-            {
-                visible(name, 60): visible(value, _FIELD_CHARS)
-                for name, value in list((event.extra or {}).items())[:20]
-            },
-        )
-        for event in list(board.watcher.elections)
-    ]
+def _heard(sight: Sight) -> list[Other]:
+    scene = sight.scene
+    return scene.state.freeze_while(lambda: scene.elections)
+
+
+def _election(event: Other) -> ElectionEvent:
+    return ElectionEvent(
+        visible(event.type, 60),
+        number_of(event.timestamp) or None,
+        visible(event.hostname, 120),
+        None if event.clock == NO_CLOCK else event.clock,
+        {
+            visible(name, 60): visible(value, _FIELD_CHARS)
+            for name, value in list((event.extra or {}).items())[:20]
+        },
+    )

@@ -21,7 +21,11 @@ __all__ = ["cluster_page"]
 _EVERY: Final = 2.0
 #: A browser is not sent thousands each second.
 _MOST_ROWS: Final = 300
-_OF_NOW: Final = "This is known of the present alone: go back to live to see it."
+_NO_LEADERS: Final = "Nobody leads anything. A program leads with app.leadership(NAME)."
+_LEADERS_OF_NOW: Final = (
+    "Who led then is not recorded: a lease is held and renewed at the broker, and no event tells of it. "
+    "Go back to live to see who leads now; what workers said of their elections is below."
+)
 _CLOCKS: Final = columns(
     ("name", "Worker"),
     ("liveness", "State"),
@@ -93,15 +97,13 @@ class _ClusterPage:
             self._level = ui.label().classes("faint hint").props("data-level")
             self._leaders = _Rows(
                 table(_LEADERS, label="Leaders"),
-                "Nobody leads anything. A program leads with app.leadership(NAME)."
-                if visit.is_live
-                else _OF_NOW,
+                _NO_LEADERS if visit.is_live else _LEADERS_OF_NOW,
                 mark="leaders",
             )
         with section("Elections"):
             self._elections = _Rows(
                 table(_ELECTIONS, label="What was said of elections"),
-                "No election was heard of since this dashboard began." if visit.is_live else _OF_NOW,
+                _no_elections(visit),
                 mark="elections",
             )
         self._make_missing()
@@ -195,6 +197,13 @@ class _Rows:
         self._table.set_visibility(bool(rows))
         if rows != self._table.rows:
             self._table.rows = rows
+
+
+def _no_elections(visit: Visit) -> str:
+    if not visit.is_live:
+        return "No election was recorded in the hour before."
+    before = ", and none is in the log of the hour before" if visit.desk.board.has_past else ""
+    return f"No election was heard of since this dashboard began{before}."
 
 
 def _gap_row(number: int, gap: GapRow) -> dict[str, Any]:

@@ -45,8 +45,20 @@ def frame(request: Request, title: str, at: float | None = None) -> Iterator[Vis
         heading(title, 1)
         visit.notice = ui.label().classes("notice").props("role=alert")
         visit.notice.set_visibility(False)
+        # What the history shows is from the tables.
+        if not visit.is_live and visit.desk.board.has_past and visit.path != "/history":
+            _past_note(visit)
         yield visit
     ui.skip_link("Skip to the content", target=content)
+
+
+def _past_note(visit: Visit) -> None:
+    """Say how much of the past is shown, and where the rest is if it is anywhere."""
+    with ui.element("p").classes("past-note faint").props("data-past-note"):
+        ui.label("This is what the log has of the hour before: what was silent for longer is not here.")
+        more = ui.link("History goes back further.", visit.link("/history"))
+        more.set_visibility(False)
+    visit.keep(lambda: visit.desk.board.has_tables, more.set_visibility)
 
 
 def _head(visit: Visit) -> None:
@@ -147,6 +159,7 @@ def _slider(visit: Visit, now: float) -> None:
         try:
             told = datetime.fromisoformat(str(exact.value)).replace(tzinfo=UTC).timestamp()
         except ValueError:
+            visit.tell("there is no moment in the field before Go: fill in all of its date and time", of=go)
             return
         ui.navigate.to(_to(visit, told))
 
