@@ -113,11 +113,12 @@ def test_of_the_past_that_is_told_which_the_log_has(
     app = Celeriac(own_redis.url, own_redis.url, environ={})
     cluster = Cluster(app)
     environment = own_environment(CELERIAC_BROKER_URL=own_redis.url)
-    with Program("record", "log", "--limit", "4", cwd=tmp_path, env=environment) as recorder:
+    with Program("record", "log", "--limit", "6", cwd=tmp_path, env=environment) as recorder:
 
         def is_recorded() -> bool:
             cluster.send("worker-heartbeat", "past@lab", **BEAT)
             cluster.send("task-received", "past@lab", uuid="t1", name="shop.pay", args="()", kwargs="{}")
+            cluster.send("worker-elect", "past@lab", id="e1", topic="report", action=None, cver=1)
             return recorder.poll() is not None
 
         assert wait_until(is_recorded, patience=PATIENCE)
@@ -130,8 +131,12 @@ def test_of_the_past_that_is_told_which_the_log_has(
         worker = page.get_by_role("link", name="past@lab")
         expect(worker).to_have_attribute("href", f"/workers/past%40lab?at={at}")
         expect(page.locator("[data-tile=losses]")).to_have_text("live only")
-        expect(page.locator("[data-empty=leaders]")).to_contain_text("known of the present alone")
-        expect(page.locator("[data-empty=elections]")).to_contain_text("known of the present alone")
+        expect(page.locator("[data-empty=leaders]")).to_contain_text("Who led then is not recorded")
+        elections = page.get_by_role("region", name="What was said of elections").locator("tbody tr")
+        expect(elections.first).to_contain_text("id: e1")
+        # There are no tables, so nobody is sent there.
+        expect(page.locator("[data-past-note]")).to_contain_text("the hour before")
+        expect(page.get_by_role("link", name="History goes back further.")).to_have_count(0)
         keep_screenshot(page, "cluster-past")
 
         worker.click()

@@ -15,18 +15,25 @@ from celeriac.testing.brokers import RedisServer
 from tests.browser.conftest import Visit
 from tests.browser.kit import PATIENCE, Cluster, Dashboard, dashboard, keep_screenshot
 from tests.program import Program, own_environment
+from tests.warehouses import publish, rollup
 
-#: The pages that are there for any cluster.
-PAGES = [
-    "/",
-    "/tasks",
-    "/tasks/early",
-    "/workflows/early",
-    "/workers",
-    "/workers/w1@lab",
-    "/cluster",
-    "/history",
-]
+#: Of which the tables know, and the log nothing.
+LONG_AGO_AT = 1_700_000_000.0 // 3600 * 3600
+
+#: What each page is to show of the instant, each by where and what.
+PAGES = {
+    "/": {"[data-tile=tasks]": "1", "[data-tile=workers]": "1 of 1", "[data-state-row]": "SUCCESS"},
+    "/tasks": {"[data-table] tbody tr": "early", "[data-total]": "1 tasks in memory"},
+    "/tasks/early": {"[data-state]": "SUCCESS", "[data-name]": "shop.pay"},
+    "/workflows/early": {"[data-name]": "shop.pay", "[data-table] tbody tr": "SUCCESS"},
+    "/workers": {"[data-table] tbody tr": "ALIVE", "[data-count=ALIVE]": "1"},
+    "/workers/w1@lab": {"[data-fact=liveness]": "ALIVE", "main": "shop.pay"},
+    "/cluster": {
+        "[aria-label='Logical clocks'] tbody tr": "w1@lab",
+        "[aria-label='What was said of elections'] tbody tr": "id: first",
+    },
+    "/history": {"[data-answer] [data-tile=attempts]": "3"},
+}
 
 
 class Recorded(NamedTuple):
@@ -42,33 +49,42 @@ def recorded(
 ) -> Iterator[Recorded]:
     folder = tmp_path_factory.mktemp("log")
     environment = own_environment(CELERIAC_BROKER_URL=redis.url)
-    with Program("record", "log", "--limit", "7", cwd=folder, env=environment) as recorder:
+    with Program("record", "log", "--limit", "9", cwd=folder, env=environment) as recorder:
 
         def is_recording() -> bool:
             with redis.client() as client:
                 return bool(client.pubsub_numpat() or client.client_list(_type="pubsub"))
 
         assert wait_until(is_recording, patience=PATIENCE)
-        cluster.send("worker-heartbeat", freq=2.0, active=0, processed=0)
+        cluster.send("worker-heartbeat", freq=600.0, active=0, processed=0)
+        cluster.send("worker-elect", id="first", topic="report", action=None, cver=1)
         cluster.run_task("early")
         between_at = ceil(time()) + 1
         sleep(max(0.0, between_at + 1 - time()))
+        cluster.send("worker-elect", id="second", topic="report", action=None, cver=1)
         cluster.run_task("late", name="shop.refund")
         assert recorder.wait() == 0
-    with dashboard(redis.url, "--log", str(folder / "log")) as running:
+    tables = folder / "warehouse"
+    times = [rollup(each, runs=[1.0, 2.0, 3.0]) for each in (between_at // 3600 * 3600 - 3600, LONG_AGO_AT)]
+    publish(tables, {"rollups_hour": times, "rollups_minute": times})
+    with dashboard(redis.url, "--log", str(folder / "log"), "--warehouse", str(tables)) as running:
         assert wait_until(lambda: running.api("overview")["tasks"] == 2, patience=PATIENCE)
         yield Recorded(running, between_at)
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", list(PAGES))
 def test_each_page_is_as_of_the_instant_of_its_address(recorded: Recorded, visit: Visit, path: str) -> None:
     visitor = visit(recorded.dashboard)
 
     page = visitor.go(f"{path}?at={recorded.between_at}")
 
+    # First what is there, since all else is missing too until the past has been replayed.
+    for place, text in PAGES[path].items():
+        expect(page.locator(place)).to_contain_text(text)
     expect(page.locator("[data-as-of]")).to_contain_text("As of 20")
     expect(page.locator("[data-live]")).to_have_count(0)
-    expect(page.locator("main")).not_to_contain_text("shop.refund")
+    for later in ("shop.refund", "late", "id: second"):
+        expect(page.locator("main")).not_to_contain_text(later)
     expect(page.locator(".notice")).to_be_hidden()
     # All ways lead to pages as of the same instant, but the one that leads back.
     targets = page.locator("a[href^='/']").evaluate_all(
@@ -77,6 +93,57 @@ def test_each_page_is_as_of_the_instant_of_its_address(recorded: Recorded, visit
     moments = {parse_qs(urlsplit(target).query).get("at", [""])[0] for target in targets}
     assert moments == {"", str(recorded.between_at)}
     assert [target for target in targets if "at=" not in target] == [path]
+
+
+@pytest.mark.parametrize("path", ["/", "/tasks", "/workers", "/cluster"])
+def test_a_page_of_the_past_says_how_much_of_it_is_shown_and_where_the_rest_is(
+    recorded: Recorded, visit: Visit, path: str
+) -> None:
+    visitor = visit(recorded.dashboard)
+    page = visitor.go(f"{path}?at={recorded.between_at}")
+
+    expect(page.locator("[data-past-note]")).to_contain_text("the hour before")
+    page.get_by_role("link", name="History goes back further.").click()
+
+    page.wait_for_url(f"**/history?at={recorded.between_at}")
+    expect(page.locator("[data-past-note]")).to_have_count(0)
+    visitor.go(path)
+    expect(page.locator("[data-past-note]")).to_have_count(0)
+
+
+def test_tasks_that_were_silent_for_longer_than_an_hour_are_not_there(
+    recorded: Recorded, visit: Visit
+) -> None:
+    page = visit(recorded.dashboard).go(f"/tasks?at={int(LONG_AGO_AT)}")
+
+    expect(page.locator("[data-empty=tasks]")).to_contain_text("within the hour before this moment")
+    expect(page.locator("[data-past-note]")).to_contain_text("the hour before")
+
+
+def test_on_a_phone_any_moment_can_be_gone_to(recorded: Recorded, visit: Visit) -> None:
+    visitor = visit(recorded.dashboard, viewport={"width": 390, "height": 800})
+    page = visitor.go("/tasks")
+    expect(page.locator("[data-table] tbody tr").first).to_be_visible()
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_label("Exact moment, in UTC").fill("2020-01-01T00:00:30")
+    page.get_by_role("button", name="Go", exact=True).click()
+
+    page.wait_for_url("**/tasks?at=1577836830")
+    expect(page.locator("[data-as-of]")).to_have_text("As of 2020-01-01 00:00:30 UTC")
+    expect(page.locator("[data-empty=tasks]")).to_contain_text("within the hour before this moment")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    visitor.check_access()
+    keep_screenshot(page, "tasks-past-phone")
+
+
+def test_who_goes_to_no_moment_is_told_so(recorded: Recorded, visit: Visit) -> None:
+    page = visit(recorded.dashboard).go("/tasks")
+
+    page.get_by_role("button", name="Go", exact=True).click()
+
+    expect(page.locator(".notice")).to_contain_text("there is no moment in the field before Go")
+    expect(page.locator("[data-live]")).to_be_visible()
 
 
 def test_the_past_is_what_the_api_says_of_it(recorded: Recorded, visit: Visit) -> None:
@@ -101,11 +168,14 @@ def test_the_slider_leads_to_an_instant_and_back(recorded: Recorded, visit: Visi
         page.keyboard.press("PageDown")
     page.wait_for_url(re.compile("at="))
     expect(page.locator("[data-as-of]")).to_be_visible()
+    expect(page.locator("[data-total]")).to_have_text("0 tasks in memory")
+    expect(page.locator("[data-empty=tasks]")).to_contain_text("within the hour before this moment")
     expect(page.locator("main")).not_to_contain_text("late")
     page.get_by_role("link", name="Back to live").click()
 
     page.wait_for_url(re.compile(r"/tasks\?name=shop\.(\*|%2A)$"))
     expect(page.locator("[data-live]")).to_be_visible()
+    expect(page.locator("[data-table] tbody tr")).to_have_count(2)
 
 
 @pytest.mark.parametrize("at", ["-5", "nan", "inf", "1e300", "99999999999"])
