@@ -45,8 +45,12 @@ def make_app(
     actions: Actions | None = None,
     *,
     hosts: Iterable[str] = _LOOPBACK,
+    keep_alive: float = stream.KEEP_ALIVE,
 ) -> FastAPI:
-    """Return the dashboard: all that it serves, behind its guard. Without ``actions`` nobody can act."""
+    """Return the dashboard: all that it serves, behind its guard. Without ``actions`` nobody can act.
+
+    A stream of events is silent for ``keep_alive`` seconds at the most.
+    """
     app = FastAPI(
         title="Celeriac",
         version=version("celeriac"),
@@ -57,6 +61,7 @@ def make_app(
         redoc_url=None,
     )
     app.state.board, app.state.access, app.state.actions = board, access, actions
+    app.state.keep_alive = keep_alive
     for part in (tasks.router, cluster.router, history.router, stream.router, control.router):
         app.include_router(part, prefix=API, responses={400: {"model": Problem}, 503: {"model": Problem}})
     app.include_router(login.router)

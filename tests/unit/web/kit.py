@@ -79,9 +79,11 @@ def rig(tmp_path: Path, **board: Any) -> Iterator[Rig]:
 
 
 @contextmanager
-def served(rig: Rig, access: Access | None = None, actions: Actions | None = None) -> Iterator[httpx.Client]:
+def served(
+    rig: Rig, access: Access | None = None, actions: Actions | None = None, **options: Any
+) -> Iterator[httpx.Client]:
     """Serve the dashboard, and have a program that asks it."""
-    server = make_server(make_app(rig.board, access or Access(), actions))
+    server = make_server(make_app(rig.board, access or Access(), actions, **options))
     with socket.create_server(("127.0.0.1", 0)) as link:
         thread = Thread(target=lambda: server.run(sockets=[link]), daemon=True)
         thread.start()

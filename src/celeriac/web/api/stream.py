@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from fnmatch import fnmatchcase
+from time import monotonic
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -17,7 +18,7 @@ from celeriac.web.api.part import board_of
 from celeriac.web.board import Board
 from celeriac.web.guard import COOKIE
 
-__all__ = ["router"]
+__all__ = ["KEEP_ALIVE", "router"]
 
 router = APIRouter(tags=["events"])
 
@@ -26,6 +27,9 @@ _PAUSE: Final = 0.5
 #: Events of one message at the most; the rest is told as a number.
 _MOST_AT_ONCE: Final = 500
 _MOST_CHARS: Final = 500_000
+#: After so many seconds without a message there is a line that says nothing: proxies cut a stream that is
+#: silent for a minute, some sooner.
+KEEP_ALIVE: Final = 15.0
 
 
 @router.get(
@@ -39,7 +43,10 @@ async def events(
     type: Annotated[str, Query(max_length=200, description="A glob: task-*")] = "*",  # noqa: A002
     limit: Annotated[int | None, Query(ge=1, le=1_000_000, description="End after so many events")] = None,
 ) -> StreamingResponse:
-    """Return events as they come: messages ``events``, and ``overlooked`` where there were too many."""
+    """Return events as they come: messages ``events``, and ``overlooked`` where there were too many.
+
+    While there are none, a comment now and then keeps the link from being cut.
+    """
     if not board.watcher.has_room:
         raise HTTPException(503, "too many listen already: end one of them first")
     return StreamingResponse(
@@ -54,7 +61,7 @@ async def _messages(request: Request, board: Board, glob: str, limit: int | None
     login = request.cookies.get(COOKIE)
     with board.watcher.listening() as listener:
         yield ": listening\n\n"
-        left = limit
+        left, told_at = limit, monotonic()
         while access.lasts(login) and not await request.is_disconnected():
             told, overlooked = listener.taken()
             wanted = [event for event in told if fnmatchcase(event.type, glob)]
@@ -65,12 +72,16 @@ async def _messages(request: Request, board: Board, glob: str, limit: int | None
                 texts = await run_in_threadpool(_texts, shown)
                 overlooked += len(shown) - len(texts)
                 yield f"event: events\ndata: [{', '.join(texts)}]\n\n"
+                left = None if left is None else left - len(texts)
             if overlooked:
                 yield _message("overlooked", overlooked)
-            if left is not None:
-                left -= len(shown)
-                if left <= 0:
-                    return
+            if left == 0:
+                return
+            if shown or overlooked:
+                told_at = monotonic()
+            elif monotonic() - told_at >= request.app.state.keep_alive:
+                yield ": nothing yet\n\n"
+                told_at = monotonic()
             await asyncio.sleep(_PAUSE)
 
 
