@@ -4,7 +4,9 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count, takewhile
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -102,6 +104,25 @@ class Cluster:
         for dispatcher in self._dispatchers.values():
             dispatcher.flush()
         assert wait_until(lambda: at.api("overview")["events"] >= self.sent, patience=PATIENCE)
+
+    @contextmanager
+    def flood(self) -> Iterator[None]:
+        """Have a worker and its tasks speak without a pause, in a thread; nobody else may send meanwhile."""
+        is_over = Event()
+
+        def speak() -> None:
+            # A moment for all others, or nothing else would be done on a machine of two processors.
+            for number in takewhile(lambda _: not is_over.wait(0.005), count(1)):
+                self.send("worker-heartbeat", freq=600.0, active=number % 9, processed=number)
+                self.run_task("t1" if number % 2 else f"flood-{number}")
+
+        thread = Thread(target=speak)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def close(self) -> None:
         """Let go of all links."""

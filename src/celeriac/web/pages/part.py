@@ -70,6 +70,20 @@ def columns(*names: tuple[str, str] | tuple[str, str, str]) -> list[dict[str, An
     ]
 
 
+class _Table(ui.table):
+    """A table that shows all rows that it is given."""
+
+    @property
+    def pagination(self) -> dict[str, Any]:
+        """How it is divided: not at all."""
+        return super().pagination
+
+    @pagination.setter
+    def pagination(self, _: dict[str, Any]) -> None:
+        # Quasar: each table tells it as soon as it is made. Taken for a change, all rows would be sent again.
+        pass
+
+
 def table(
     columns: list[dict[str, Any]],
     *,
@@ -80,7 +94,7 @@ def table(
     selection: Any = None,
 ) -> ui.table:
     """Make a table that shows its rows as they are; ``links`` and ``states`` are columns of those kinds."""
-    made = ui.table(columns=columns, rows=[], row_key=key, selection=selection).classes("data-table")
+    made = _Table(columns=columns, rows=[], row_key=key, selection=selection).classes("data-table")
     # A table that is wider than its place is scrolled, by keys too.
     made.props(f'flat dense hide-bottom role=region tabindex=0 aria-label="{label}" data-table')
     for name in links:
