@@ -1,0 +1,111 @@
+"""Who may come in by which door of a dashboard that has pages: each of them, for everybody.
+
+Those of the API are in ``tests/unit/web/test_guard.py``.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nicegui import app as pages
+
+from celeriac.testing.brokers import RedisServer
+from celeriac.web.access import Account, Role, hashed, new_token, write_accounts
+from celeriac.web.pages import mount
+from tests.browser.kit import Cluster, Dashboard, dashboard
+
+TOKENS = {role: new_token(f"program-{role}") for role in Role}
+NOBODY = None
+#: What a browser asks for to have a live link.
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport="
+
+
+@pytest.fixture(scope="module")
+def locked(
+    redis: RedisServer, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Dashboard]:
+    """A dashboard where everybody has to say who he is, and operators may act."""
+    file: Path = tmp_path_factory.mktemp("accounts") / "accounts.json"
+    write_accounts(
+        file,
+        [Account(f"program-{role}", role, hashed(token), is_token=True) for role, token in TOKENS.items()],
+    )
+    options = ("--accounts", str(file), "--allow-control")
+    with dashboard(redis.url, *options, token=TOKENS[Role.VIEWER]) as running:
+        cluster.run_task("t1")
+        cluster.arrived(running)
+        # The others say by themselves who they are.
+        del running.client.headers["Authorization"]
+        yield running
+
+
+def asked(at: Dashboard, role: Role | None, path: str, method: str = "GET", **headers: str) -> Any:
+    """Ask as somebody, and return the answer without what it holds."""
+    if role is not NOBODY:
+        headers["Authorization"] = f"Bearer {TOKENS[role]}"
+    with at.client.stream(method, path, headers={"Accept": "text/html", **headers}) as answer:
+        return answer
+
+
+def paths() -> list[str]:
+    """Return the path of every page and of all else that comes with pages, with something for what varies."""
+    assert mount.PAGES
+    told = [str(route.path) for route in pages.routes]  # type: ignore[attr-defined]
+    assert {"/", "/tasks/{uuid:path}", "/workers/{name:path}", "/_nicegui_ws"} < set(told)
+    return [re.sub(r"{\w+(:path)?}", "t1", path) for path in told]
+
+
+def page_paths() -> list[str]:
+    return [path for path in paths() if not path.startswith("/_nicegui")]
+
+
+def assets(at: Dashboard) -> list[str]:
+    """Return the paths of all scripts and styles that a page names."""
+    page = at.client.get("/tasks", headers={"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}).text
+    found = sorted(set(re.findall(r"/(?:_nicegui|static)/[\w./-]+\.(?:js|css)", page)))
+    assert {path.split("/")[1] for path in found} == {"_nicegui", "static"}, found
+    return found
+
+
+def test_nobody_gets_in_by_any_door_without_saying_who_he_is(locked: Dashboard) -> None:
+    doors = [*paths(), *assets(locked), "/favicon.ico", "/nothing", "/static/nothing", f"{SOCKET}polling"]
+
+    looked = {path: asked(locked, NOBODY, path) for path in doors}
+    acted = {path: asked(locked, NOBODY, path, "POST").status_code for path in doors}
+
+    assert len(doors) > 20
+    assert {path: each.status_code for path, each in looked.items() if each.status_code != 303} == {}
+    assert {each.headers["location"].partition("?")[0] for each in looked.values()} == {"/login"}
+    assert set(acted.values()) == {401}
+    assert asked(locked, NOBODY, f"{SOCKET}websocket", **UPGRADE).status_code == 403
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_who_is_let_in_sees_all_pages_and_has_a_live_link(locked: Dashboard, role: Role) -> None:
+    doors = [*page_paths(), *assets(locked), "/favicon.ico"]
+
+    looked = {path: asked(locked, role, path).status_code for path in doors}
+    others = {asked(locked, role, path).status_code for path in paths()}
+
+    assert {path: status for path, status in looked.items() if status != 200} == {}
+    assert not others & {303, 401, 403}
+    assert asked(locked, role, f"{SOCKET}websocket", **UPGRADE).status_code == 101
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_no_page_takes_what_is_sent_to_it_and_a_viewer_may_send_nothing_at_all(
+    locked: Dashboard, role: Role
+) -> None:
+    doors = [*page_paths(), *assets(locked)]
+
+    told = {asked(locked, role, path, "POST").status_code for path in doors}
+
+    assert told == ({403} if role is Role.VIEWER else {405})
