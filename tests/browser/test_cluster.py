@@ -148,6 +148,10 @@ def test_of_the_past_that_is_told_which_the_log_has(
         expect(page.locator("tbody tr")).to_have_count(1)
         visitor.check_access()
 
+        # It began after all of this.
+        visitor.go("/cluster")
+        expect(elections.first).to_contain_text("id: e1")
+
 
 def test_of_very_many_workers_some_are_listed_and_the_rest_is_counted(
     own_redis: RedisServer, visit: Visit

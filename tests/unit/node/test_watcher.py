@@ -7,7 +7,7 @@ from celeriac.app import Celeriac
 from celeriac.core.member import Liveness
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError
-from celeriac.model.events import Event, Other
+from celeriac.model.events import Event, Extra, Other
 from celeriac.node.watcher import MAX_LISTENERS, Listener, Watcher
 from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
@@ -99,7 +99,7 @@ def test_elections_that_were_recorded_are_known_after_a_restart_and_those_that_c
 ) -> None:
     elect = Other(
         group="worker", subject="elect", hostname="w1@lab", pid=7, clock=5, timestamp=HOUR_AT,
-        local_received=HOUR_AT, extra={"id": "e1"},
+        local_received=HOUR_AT, extra=Extra({"id": "e1"}),
     )  # fmt: skip
     seal(tmp_path, [elect, received("old")], recorder="rec-1")
 

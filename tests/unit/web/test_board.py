@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from celeriac.model.events import Other
+from celeriac.model.events import Extra, Other
 from celeriac.node.replay import Replay
 from celeriac.store.event_log import EventLog
 from tests.event_logs import HOUR_AT, heartbeat, received, seal
@@ -15,14 +15,18 @@ def elect(at: float, **fields: Any) -> Other:
     moment = HOUR_AT + at
     return Other(
         group="worker", subject="elect", hostname="w1@lab", pid=7, clock=5, timestamp=moment,
-        local_received=moment, extra=fields,
+        local_received=moment, extra=Extra(fields),
     )  # fmt: skip
 
 
 def test_of_the_past_it_tells_what_was_said_of_elections_and_who_was_suspect(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "log")
-    beat = {"freq": 10.0, "active": 0}
-    events = [heartbeat(0.0, **beat), elect(1.0, id="e1"), received("t1", 2.0), elect(50.0, id="e2")]
+    events = [
+        heartbeat(0.0, freq=10.0, active=0),
+        elect(1.0, id="e1"),
+        received("t1", 2.0),
+        elect(50.0, id="e2"),
+    ]
     seal(tmp_path / "log", events)
 
     def replay(since: float, until: float) -> Replay:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from celeriac.model.events import Custom
+from celeriac.model.events import Custom, Extra
 from celeriac.web.api import stream
 from tests.unit.web.kit import PATIENCE, Rig, served
 
@@ -93,7 +93,7 @@ def test_what_was_too_much_is_counted_and_nothing_else(rig: Rig, count: int, cha
         # On a slow machine a flood may come in parts that are each small enough.
         while not overlooked or told + overlooked < sent:
             if told + overlooked == sent:
-                flood(rig, count, extra={"payload": "x" * chars})
+                flood(rig, count, extra=Extra({"payload": "x" * chars}))
                 sent += count
             kind, data = next(messages)
             if kind == "events":
@@ -108,7 +108,7 @@ def test_what_was_too_much_is_counted_and_nothing_else(rig: Rig, count: int, cha
 
 def test_what_was_left_out_does_not_count_as_told(rig: Rig, ask: httpx.Client) -> None:
     with listening(ask, type="task-odd", limit=60) as messages:
-        flood(rig, 60, extra={"payload": "x" * 20_000})
+        flood(rig, 60, extra=Extra({"payload": "x" * 20_000}))
         told = 0
         for kind, data in messages:
             told += len(data) if kind == "events" else 0
@@ -121,7 +121,8 @@ def test_what_was_left_out_does_not_count_as_told(rig: Rig, ask: httpx.Client) -
 def test_at_most_two_messages_a_second_come_however_many_events_there_are(
     rig: Rig, ask: httpx.Client
 ) -> None:
-    begun_at, came_at = monotonic(), []
+    begun_at = monotonic()
+    came_at: list[float] = []
     with listening(ask) as messages:
         while len(came_at) < 6:
             flood(rig, 20)

@@ -58,7 +58,11 @@ def _past_note(visit: Visit) -> None:
         ui.label("This is what the log has of the hour before: what was silent for longer is not here.")
         more = ui.link("History goes back further.", visit.link("/history"))
         more.set_visibility(False)
-    visit.keep(lambda: visit.desk.board.has_tables, more.set_visibility)
+
+    def show(has_tables: bool) -> None:
+        more.set_visibility(has_tables)
+
+    visit.keep(lambda: visit.desk.board.has_tables, show)
 
 
 def _head(visit: Visit) -> None:
