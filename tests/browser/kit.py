@@ -64,7 +64,10 @@ def dashboard(url: str, *options: str, token: str | None = None, **environment: 
             assert wait_until(is_served, patience=PATIENCE)
             assert found, told.read_text()
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            with httpx.Client(base_url=found[0], headers=headers, timeout=PATIENCE) as client:
+            # A link that is kept is closed by the server after the five seconds for which the client keeps
+            # it, and a question that is asked just then would be lost.
+            limits = httpx.Limits(max_keepalive_connections=0)
+            with httpx.Client(base_url=found[0], headers=headers, timeout=PATIENCE, limits=limits) as client:
                 yield Dashboard(found[0], client)
             program.terminate()
             assert program.wait() == 0, told.read_text()
