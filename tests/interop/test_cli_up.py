@@ -32,6 +32,9 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One that has nothing named, and makes tables as soon as there is something to make them of."""
     folder = tmp_path_factory.mktemp("sample")
     variables = {"CELERIAC_LOG_SEGMENT_AGE": "5", "CELERIAC_SPARK_CONF": json.dumps(QUICK)}
+    # Of a cluster of the user's.
+    for name in ("LOG_URL", "LOG_SPOOL", "WAREHOUSE_URL"):
+        variables[f"CELERIAC_{name}"] = str(folder / "mine" / name)
     with running(folder, "--pipeline-every", "0.2", **variables) as up:
         yield up
 
@@ -105,6 +108,7 @@ def test_tables_are_made_and_questions_answered_from_them(sample: Up) -> None:
     answer = sample.get("/api/v1/history/latency", since=since, by="hour")
 
     assert re.search(r"news of [\d,]+ tasks? on \d day", news)
+    assert not (sample.folder / "mine").exists()
     assert answer.status_code == 200, answer.text
     # The first run may have begun before any of them had ended.
     assert wait_until(

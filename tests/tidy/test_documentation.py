@@ -10,8 +10,8 @@ from time import monotonic
 import pytest
 
 from celeriac.cli.crew import Crew
-from celeriac.cli.demo import Demo
 from celeriac.cli.home import Home
+from celeriac.cli.sample_cluster import SampleCluster
 from celeriac.programs.process import wait_until
 from tests.tidy.repository import ROOT, blocks, named, pages, prose
 
@@ -34,19 +34,19 @@ def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The broker of the sample cluster that ``celeriac up`` starts."""
     home = Home(tmp_path_factory.mktemp("sample"))
     with home.taken():
-        demo = Demo(home)
-        members = demo.members()
-        crew = Crew(members)
+        sample = SampleCluster(home)
+        daemons = sample.daemons()
+        crew = Crew(daemons)
 
         news: list[str] = []
 
         def is_up() -> bool:
             news.extend(crew.tick(monotonic()))
-            return all(member.is_up for member in members)
+            return all(daemon.is_up for daemon in daemons)
 
         try:
             assert wait_until(is_up, patience=120), news
-            yield demo.url
+            yield sample.url
         finally:
             crew.close()
 

@@ -13,7 +13,7 @@ from celeriac.programs.process import wait_until
 from celeriac.programs.service import Service
 from celeriac.store.disk import failed
 
-__all__ = ["Chore", "Crew", "Member", "Stage"]
+__all__ = ["Chore", "Crew", "Daemon", "Stage"]
 
 #: How a program ends that would end so again: what it was told is wrong.
 _LASTING: Final[dict[int, type[CeleriacError]]] = {
@@ -48,7 +48,7 @@ class Part(Protocol):
         """Do what is due, and return what is worth telling."""
 
 
-class Member:
+class Daemon:
     """A program that is to run all the time. Without one that is ``is_vital`` the others are of no use."""
 
     def __init__(
@@ -202,12 +202,12 @@ class Crew:
     @property
     def has_begun(self) -> bool:
         """Every program that is to run all the time was started."""
-        return all(part.has_begun for part in self._parts.values() if isinstance(part, Member))
+        return all(part.has_begun for part in self._parts.values() if isinstance(part, Daemon))
 
     @property
     def start_patience(self) -> float:
         """How long the slowest of those programs may take to get ready."""
-        members = [part for part in self._parts.values() if isinstance(part, Member)]
+        members = [part for part in self._parts.values() if isinstance(part, Daemon)]
         return max((part.service.start_patience for part in members), default=0.0)
 
     def is_up(self, name: str) -> bool:

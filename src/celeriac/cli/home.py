@@ -20,8 +20,14 @@ SAMPLE: Final = "the sample cluster"
 
 #: A log of this size is cut down, and so much of its end is kept.
 _MOST_BYTES, _KEPT_BYTES = 4 * 1024 * 1024, 64 * 1024
-#: A note is a line.
+#: A note is a line, and of a moment in seconds so many digits.
 _NOTE_BYTES: Final = 4096
+_MOMENT_DIGITS: Final = 10
+#: What to do about a folder of another cluster, by the name of the note in it.
+_OTHER: Final = {
+    "cluster": "take another folder with --data FOLDER",
+    ".cluster": "name another one with the setting log_url",
+}
 #: Nobody but the owner may have made, or may change, what we are about to trust and to remove.
 _TOO_OPEN: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -117,21 +123,27 @@ class Home:
         except OSError as error:
             raise failed(f"{self.folder / 'lock'} cannot be written", error) from error
 
-    def claim(self, cluster: str) -> None:
-        """Have the log be that of one cluster.
+    def claim(self, cluster: str, *, log: Path | None) -> None:
+        """Have the folder, and that of the log wherever it is, be those of one cluster.
 
-        Raises CallerError if it is another's, DiskError if that cannot be noted.
+        Raises CallerError if one is another's, DiskError if that cannot be noted.
         """
-        note = self.folder / "cluster"
-        known = _read(note)
-        if known and known != cluster:
-            raise CallerError(
-                f"{self.folder} has the history of {known}, and two in one log could not be told apart: "
-                f"take another folder with --data FOLDER, or remove {note} if it is the same cluster"
-            )
-        # A disk that is full would otherwise cost us the note that is there.
-        if not known:
-            _write(note, cluster)
+        notes = [self.folder / "cluster"]
+        if log is not None:
+            # It is made here, too: the dashboard reads a log that is there when it starts.
+            _make_folder(log)
+            notes.append(log / ".cluster")
+        known = {note: _read(note) for note in notes}
+        for note, owner in known.items():
+            if owner and owner != cluster:
+                raise CallerError(
+                    f"{note.parent} has the history of {owner}, and two in one log could not be told apart: "
+                    f"{_OTHER[note.name]}, or remove {note} if it is the same cluster"
+                )
+        for note, owner in known.items():
+            # A disk that is full would otherwise cost us the note that is there.
+            if not owner:
+                _write(note, cluster)
 
     @property
     def broker_port(self) -> int:
@@ -143,6 +155,16 @@ class Home:
     def broker_port(self, number: int) -> None:
         if number != self.broker_port:
             _write(self.folder / "broker-port", str(number))
+
+    @property
+    def compacted_at(self) -> int:
+        """When the log was last compacted, in seconds of the epoch; 0 if it never was."""
+        told = _read(self.folder / "compacted-at")
+        return int(told) if told.isdecimal() and len(told) <= _MOMENT_DIGITS else 0
+
+    @compacted_at.setter
+    def compacted_at(self, moment: int) -> None:
+        _write(self.folder / "compacted-at", str(moment))
 
 
 def trim(log: Path) -> None:
@@ -175,6 +197,13 @@ def _write(note: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise failed(f"{note} cannot be written", error) from error
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise failed(f"{folder} cannot be made", error) from error
 
 
 def _make(file: Path, text: str) -> None:

@@ -4,104 +4,115 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
 from celeriac.cli import output
-from celeriac.cli.crew import Chore, Crew, Member, Stage
+from celeriac.cli.crew import Chore, Crew, Daemon, Stage
 from celeriac.cli.home import Home
 from celeriac.cli.own_program import Dashboard, OwnProgram, PipelineRun, RecorderProgram, Surroundings
 from celeriac.cli.rhythm import Turns
+from celeriac.config.source import FILE_VARIABLE
+from celeriac.errors import DiskError
 from celeriac.masking import sanitize_place, sanitize_url
 from celeriac.store.spool import Spool
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
     from celeriac.cli.crew import Part
-    from celeriac.cli.demo import Demo
+    from celeriac.cli.sample_cluster import SampleCluster
     from celeriac.cli.up_option import Served
+    from celeriac.cli.up_place import Places
 
 __all__ = ["Lineup"]
 
 #: The first tables come soon, from what is sealed by then; later ones as often as was asked for.
 _FIRST_RUN: Final = 45.0
 _SEGMENT_AGE: Final = 30.0
-#: Many small segments become few, as often as ``celeriac log compact`` wants to be run; for the first time
-#: when an hour is over, which is what it takes at a time.
-_HOUR, _DAY = 3600.0, 86_400.0
+#: Many small segments become few as often as ``celeriac log compact`` wants to be run, counted over starts;
+#: and not while all else starts.
+_COMPACT_EVERY: Final = 86_400.0
+_COMPACT_FIRST: Final = 180.0
 
 
 class Lineup:
-    """All programs beside one broker: that of ``demo``, or the one that the app's settings name."""
+    """All programs beside one broker: that of ``sample``, or the one that the app's settings name."""
 
     def __init__(
         self,
         app: "Celeriac",
         home: Home,
+        places: "Places",
         *,
-        demo: "Demo | None",
+        sample: "SampleCluster | None",
         served: "Served",
         port: int,
         pipeline_every: float,
         config: Path | None,
     ) -> None:
-        self._demo = demo
+        self._sample = sample
         self._home = home
+        self._places = places
         self._pipeline_every = pipeline_every
         sources = app.conf.sources()
-        self._url = app.conf.broker_url if demo is None else demo.url
-        #: Who named the broker in a variable or a file need not name it again.
-        self._is_named_again = demo is not None or sources["broker_url"] == "argument"
-        self._log = app.conf.log_url if sources["log_url"] != "default" else str(home.log)
-        self._warehouse = (
-            app.conf.warehouse_url if sources["warehouse_url"] != "default" else str(home.warehouse)
-        )
+        self._url = app.conf.broker_url if sample is None else sample.url
+        #: A file is read again by who is in its folder, or names it; a variable may be of one command alone.
+        self._is_named_again = sample is not None or not sources["broker_url"].startswith("file ")
+        named = config or os.environ.get(FILE_VARIABLE)
+        self._config = f" --config {shlex.quote(_short(Path(named).absolute()))}" if named else ""
         settings = {
             "CELERIAC_BROKER_URL": self._url,
-            "CELERIAC_LOG_URL": self._log,
-            "CELERIAC_WAREHOUSE_URL": self._warehouse,
+            "CELERIAC_LOG_URL": places.log,
+            "CELERIAC_WAREHOUSE_URL": places.warehouse,
         }
         if sources["log_segment_age"] == "default":
             settings["CELERIAC_LOG_SEGMENT_AGE"] = str(_SEGMENT_AGE)
-        if demo is not None and sources["result_backend"] == "default":
-            settings["CELERIAC_RESULT_BACKEND"] = demo.backend
+        if sample is not None:
+            settings["CELERIAC_LOG_SPOOL"] = str(places.spool)
+            settings["CELERIAC_RESULT_BACKEND"] = sample.backend
+            settings["CELERIAC_ELECTION_URL"] = sample.url
         self._around = Surroundings(home, {**os.environ, **settings}, Path.cwd(), config)
         self._dashboard = Dashboard(self._around, served.options(), host=served.host, port=port)
         home.note_address(self._dashboard.address)
-        if "://" not in self._log:
-            # The dashboard reads a log that is there when it starts.
-            Path(self._log).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
-        spool = Spool(app.history.spool(self._log), app.history.recorder_name).folder
-        self._recorder = RecorderProgram(self._around, spool)
-        self.crew = Crew([*self._members(), *self._chores()])
+        self._recorder = RecorderProgram(self._around, Spool(places.spool, app.history.recorder_name).folder)
+        self.crew = Crew([*self._daemons(), *self._chores()])
+
+    @property
+    def is_served(self) -> bool:
+        """The dashboard answers."""
+        return self.crew.is_up("dashboard")
 
     @property
     def is_up(self) -> bool:
         """The dashboard answers, and every other program was started."""
-        return self.crew.is_up("dashboard") and self.crew.has_begun
+        return self.is_served and self.crew.has_begun
 
     def close(self, *, is_hurried: Callable[[], bool]) -> None:
         """End every program."""
         self.crew.close(is_hurried=is_hurried)
 
+    def address(self) -> str:
+        """Return the first line: where the dashboard is."""
+        return f"{'dashboard':<10} {self._dashboard.address}  pid {self._dashboard.pid}"
+
     def heading(self) -> list[str]:
-        """Return what runs where, and what can be done next."""
-        rows = [("dashboard", f"{self._dashboard.address}  pid {self._dashboard.pid}")]
-        rows += self._broker_rows()
-        rows.append(("recorder", f"pid {self._recorder.pid}, log in {_short(self._log)}"))
+        """Return what else runs where, and what can be done next."""
+        rows = self._broker_rows()
+        rows.append(("recorder", f"pid {self._recorder.pid}, log in {_short(self._places.log)}"))
         if self._pipeline_every and _has_spark():
             often = f"every {self._pipeline_every / 60:g} minutes, for the first time soon"
-            rows.append(("pipeline", f"{often}; tables in {_short(self._warehouse)}"))
+            rows.append(("pipeline", f"{often}; tables in {_short(self._places.warehouse)}"))
         rows.append(("output", f"of each of them is in {_short(self._home.output)}"))
         lines = [f"{name:<10} {text}" for name, text in rows]
         tries = [f"{'':<10} {each}" for each in self._tries()]
         return [*lines, f"{'try':<10} in another terminal:", *tries, f"{'end':<10} with Ctrl-C"]
 
     def _broker_rows(self) -> list[tuple[str, str]]:
-        if self._demo is None:
+        if self._sample is None:
             return [("broker", sanitize_url(self._url))]
         pids = {
             name: self.crew.service(name).pid
@@ -118,31 +129,34 @@ class Lineup:
     def _tries(self) -> list[str]:
         own = _own_name()
         broker, hint = _named_again(self._url) if self._is_named_again else ("", "")
-        log, tables = (shlex.quote(_short(each)) for each in (self._log, self._warehouse))
+        log, tables = (shlex.quote(_short(each)) for each in (self._places.log, self._places.warehouse))
+        again = f"{broker}{self._config}"
+        tables = f"{tables}{self._config}"
         return [
-            f"{own} top{broker}{hint}",
-            f"{own} status{broker}",
+            f"{own} top{again}{hint}",
+            f"{own} status{again}",
             f"{own} history latency --warehouse {tables} --since 1h --by minute  # once there are tables",
             f"{own} pipeline run {log} --warehouse {tables}  # not to wait for them",
         ]
 
-    def _members(self) -> list[Member]:
-        needs = () if self._demo is None else ("broker",)
+    def _daemons(self) -> list[Daemon]:
+        needs = () if self._sample is None else ("broker",)
         own = [
-            Member("dashboard", self._dashboard, stage=Stage.WITNESS, needs=needs, is_vital=True),
-            Member("recorder", self._recorder, stage=Stage.WITNESS, needs=needs, is_vital=True),
+            Daemon("dashboard", self._dashboard, stage=Stage.WITNESS, needs=needs, is_vital=True),
+            Daemon("recorder", self._recorder, stage=Stage.WITNESS, needs=needs, is_vital=True),
         ]
-        if self._demo is None:
+        if self._sample is None:
             return own
-        broker, *others = self._demo.members(load_needs="recorder")
+        broker, *others = self._sample.daemons(load_needs="recorder")
         return [broker, *own, *others]
 
     def _chores(self) -> "list[Part]":
         now = monotonic()
         compact = OwnProgram("compaction", ["log", "compact"], self._around)
-        chores: list[Part] = [
-            Chore("compaction", compact, Turns(first=_HOUR, every=_DAY, now=now), tell=lambda _: "")
-        ]
+        left = self._home.compacted_at + _COMPACT_EVERY - time()
+        first = min(max(_COMPACT_FIRST, left), _COMPACT_EVERY)
+        turns = Turns(first=first, every=_COMPACT_EVERY, now=now)
+        chores: list[Part] = [Chore("compaction", compact, turns, tell=self._note_compaction)]
         if self._pipeline_every and not _has_spark():
             output.say("no tables are made, as Spark is not installed: pip install 'celeriac[pipeline]'")
         elif self._pipeline_every:
@@ -150,6 +164,11 @@ class Lineup:
             turns = Turns(first=first, every=self._pipeline_every, now=now)
             chores.append(Chore("pipeline", PipelineRun(self._around), turns, tell=PipelineRun.news))
         return chores
+
+    def _note_compaction(self, _printed: str) -> str:
+        with suppress(DiskError):  # it is then done once more, by the next start
+            self._home.compacted_at = int(time())
+        return ""
 
 
 def _named_again(url: str) -> tuple[str, str]:

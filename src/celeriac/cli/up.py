@@ -86,27 +86,30 @@ def _lineup(
     session: Session, served: Served, stack: ExitStack, *, data: Path, pipeline_every: float
 ) -> "Lineup":
     """Return the programs, none of them started yet."""
-    from celeriac.cli.demo import Demo  # noqa: PLC0415  (slow to load)
-    from celeriac.cli.home import SAMPLE, Home  # noqa: PLC0415
+    from celeriac.cli.home import SAMPLE, Home  # noqa: PLC0415  (slow to load)
     from celeriac.cli.lineup import Lineup  # noqa: PLC0415
+    from celeriac.cli.sample_cluster import SampleCluster  # noqa: PLC0415
+    from celeriac.cli.up_place import places_of  # noqa: PLC0415
 
     app = session.app
     is_sample = session.broker is None and app.conf.sources()["broker_url"] == "default"
     if is_sample:
-        Demo.check()
+        SampleCluster.check()
     else:
         with app.connection() as link:  # before anything is made: nobody may be there
             link.open()
     home = Home(data)
+    places = places_of(app, home, is_sample=is_sample)
     stack.enter_context(home.taken())
-    home.claim(SAMPLE if is_sample else sanitize_url(app.conf.broker_url))
+    home.claim(SAMPLE if is_sample else sanitize_url(app.conf.broker_url), log=places.log_folder)
     port = served.reserve()
     stack.callback(port.release)
     try:
         return Lineup(
             app,
             home,
-            demo=Demo(home) if is_sample else None,
+            places,
+            sample=SampleCluster(home) if is_sample else None,
             served=served,
             port=port.number,
             pipeline_every=60.0 * pipeline_every,
@@ -120,13 +123,16 @@ def _lineup(
 
 def _watch(lineup: "Lineup", stop: _Stop, duration: float | None) -> None:
     """Keep the programs running, and tell of them, until somebody says stop or the time is over."""
-    is_told, lasts = False, inf if duration is None else duration
+    is_shown, is_told, lasts = False, False, inf if duration is None else duration
     # Who says when it is to end has it end, also if something never gets ready.
     ends_at = monotonic() + lineup.crew.start_patience + lasts
     _say("starting")
     while not stop.count and monotonic() < ends_at:
         for line in lineup.crew.tick(monotonic()):
             _write(f"{strftime('%H:%M:%S')}  {visible(line, _LINE_CHARS)}")
+        if not is_shown and lineup.is_served:
+            is_shown = True
+            _write(lineup.address())
         if not is_told and lineup.is_up:
             is_told = True
             ends_at = min(ends_at, monotonic() + lasts)

@@ -1,7 +1,7 @@
 """A sample Celery app with a small, steady load: tasks that succeed, fail, retry, are slow, form workflows.
 
 ``celery --app celeriac.testing.sample worker`` runs the tasks, ``python -m celeriac.testing.sample``
-sends them, and some for a worker of ours (:mod:`celeriac.cli.demo_reports`). The broker and the store of
+sends them, and some for a worker of ours (:mod:`celeriac.cli.reports_app`). The broker and the store of
 results are those that ``CELERY_BROKER_URL`` and ``CELERY_RESULT_BACKEND`` name. Needs ``celeriac[demo]``.
 """
 

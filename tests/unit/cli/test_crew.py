@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from celeriac.cli.crew import Chore, Crew, Member, Stage
+from celeriac.cli.crew import Chore, Crew, Daemon, Stage
 from celeriac.cli.exit import Code
 from celeriac.cli.rhythm import Turns
 from celeriac.errors import CallerError, CeleriacError, DiskError
@@ -76,8 +76,8 @@ def test_a_program_begins_once_those_it_needs_are_ready(make: Make, told: list[s
     broker, web = make("broker"), make("web")
     crew = Crew(
         [
-            Member("broker", broker, stage=Stage.BROKER),
-            Member("web", web, stage=Stage.WITNESS, needs=("broker",)),
+            Daemon("broker", broker, stage=Stage.BROKER),
+            Daemon("web", web, stage=Stage.WITNESS, needs=("broker",)),
         ]
     )
     broker.says_ready = False
@@ -96,7 +96,7 @@ def test_a_program_begins_once_those_it_needs_are_ready(make: Make, told: list[s
 
 def test_one_that_ends_by_itself_is_started_again_after_a_pause_and_told(make: Make, told: list[str]) -> None:
     worker = make("worker")
-    crew = Crew([Member("worker", worker, stage=Stage.WORKER)])
+    crew = Crew([Daemon("worker", worker, stage=Stage.WORKER)])
     crew.tick(0.0)
     worker.code = 137
 
@@ -119,7 +119,7 @@ def ends(crew: Crew, puppet: Puppet, code: int, times: int) -> None:
 
 def test_the_fifth_end_in_a_row_of_a_vital_one_shows_the_end_of_its_log(make: Make, told: list[str]) -> None:
     web = make("web")
-    crew = Crew([Member("web", web, stage=Stage.WITNESS, is_vital=True)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
     web.log_file.write_text("first\nlast words\n")
 
     with pytest.raises(CeleriacError, match=r"(?s)the web ends each time it is started.*\nlast words"):
@@ -130,7 +130,7 @@ def test_the_fifth_end_in_a_row_of_a_vital_one_shows_the_end_of_its_log(make: Ma
 
 def test_one_that_has_been_up_is_started_for_ever_and_that_is_said(make: Make, told: list[str]) -> None:
     recorder = make("recorder")
-    crew = Crew([Member("recorder", recorder, stage=Stage.WITNESS, is_vital=True)])
+    crew = Crew([Daemon("recorder", recorder, stage=Stage.WITNESS, is_vital=True)])
     for now in (0.0, 0.5):
         crew.tick(now)
 
@@ -146,7 +146,7 @@ def test_one_that_has_been_up_is_started_for_ever_and_that_is_said(make: Make, t
 def test_one_that_does_not_get_ready_is_told_once_for_each_start(make: Make) -> None:
     web = make("web")
     web.says_ready = False
-    crew = Crew([Member("web", web, stage=Stage.WITNESS, is_vital=True)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
     crew.tick(0.0)
 
     news = [crew.tick(now) for now in (59.0, 60.0, 61.0)]
@@ -161,7 +161,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 def test_one_that_cannot_be_started_is_tried_again_after_a_pause(make: Make, told: list[str]) -> None:
     web = make("web")
     web.fault = FULL
-    crew = Crew([Member("web", web, stage=Stage.WITNESS, is_vital=True)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
 
     (news,) = crew.tick(0.0)
     crew.tick(0.5)
@@ -178,7 +178,7 @@ def test_one_that_cannot_be_started_is_tried_again_after_a_pause(make: Make, tol
 def test_a_vital_one_that_can_never_be_started_ends_all_with_the_reason(make: Make, told: list[str]) -> None:
     web = make("web")
     web.fault = FULL
-    crew = Crew([Member("web", web, stage=Stage.WITNESS, is_vital=True)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
 
     for turn in range(4):
         crew.tick(100.0 * turn)
@@ -191,7 +191,7 @@ def test_a_vital_one_that_can_never_be_started_ends_all_with_the_reason(make: Ma
 
 def test_one_that_is_not_vital_is_started_for_ever(make: Make, told: list[str]) -> None:
     worker = make("worker")
-    crew = Crew([Member("worker", worker, stage=Stage.WORKER)])
+    crew = Crew([Daemon("worker", worker, stage=Stage.WORKER)])
 
     ends(crew, worker, 1, 12)
 
@@ -202,7 +202,7 @@ def test_a_vital_one_that_was_told_nonsense_is_not_started_twice(make: Make, tol
     web = make("web")
     web.says_ready = False
     web.log_file.write_text("error: accounts.json names nobody\n")
-    crew = Crew([Member("web", web, stage=Stage.WITNESS, is_vital=True)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
 
     with pytest.raises(CallerError, match=r"^the web does not start: accounts\.json names nobody$"):
         ends(crew, web, 2, 1)
@@ -212,7 +212,7 @@ def test_a_vital_one_that_was_told_nonsense_is_not_started_twice(make: Make, tol
 
 def test_programs_end_in_the_order_of_their_stages(make: Make, told: list[str]) -> None:
     stages = {"broker": Stage.BROKER, "web": Stage.WITNESS, "worker": Stage.WORKER, "load": Stage.SOURCE}
-    crew = Crew([Member(name, make(name), stage=stage) for name, stage in stages.items()])
+    crew = Crew([Daemon(name, make(name), stage=stage) for name, stage in stages.items()])
     crew.tick(0.0)
     told.clear()
 
@@ -224,7 +224,7 @@ def test_programs_end_in_the_order_of_their_stages(make: Make, told: list[str]) 
 def test_one_that_does_not_end_is_killed(make: Make, told: list[str]) -> None:
     web = make("web")
     web.is_stubborn = True
-    crew = Crew([Member("web", web, stage=Stage.WITNESS)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS)])
     crew.tick(0.0)
 
     crew.close()
@@ -236,7 +236,7 @@ def test_one_that_does_not_end_is_killed(make: Make, told: list[str]) -> None:
 def test_who_is_in_a_hurry_waits_for_nothing(make: Make, told: list[str]) -> None:
     web = make("web")
     web.is_stubborn, web.stop_patience = True, 1e9
-    crew = Crew([Member("web", web, stage=Stage.WITNESS)])
+    crew = Crew([Daemon("web", web, stage=Stage.WITNESS)])
     crew.tick(0.0)
 
     crew.close(is_hurried=lambda: True)

