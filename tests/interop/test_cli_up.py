@@ -101,6 +101,18 @@ def test_a_dashboard_that_is_killed_comes_back_where_it_was(sample: Up) -> None:
     assert before not in sample.alive()
 
 
+def test_a_recorder_that_shows_no_sign_of_life_is_told_and_that_it_is_well_again(sample: Up) -> None:
+    # All is told once the load is sent, and that waits for the recorder to be ready.
+    recorder = int(sample.wait_for(r"^recorder +pid (\d+)"))
+
+    os.kill(recorder, signal.SIGSTOP)
+    sample.wait_for(r"(the recorder is not well: it has shown no sign of life for \d+ seconds)")
+    os.kill(recorder, signal.SIGCONT)
+
+    sample.wait_for("(the recorder is well again)")
+    assert "the recorder has ended" not in sample.told
+
+
 def test_tables_are_made_and_questions_answered_from_them(sample: Up) -> None:
     news = sample.wait_for(r"pipeline: ([\d,]+ events? of .*)")
 

@@ -1,5 +1,6 @@
 """Programs that run side by side: started as soon as they can be, again if they end, and ended in order."""
 
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from time import monotonic
@@ -10,7 +11,7 @@ from celeriac.cli.home import trim
 from celeriac.cli.rhythm import Restarts, Turns
 from celeriac.errors import AccessRefused, CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.programs.process import wait_until
-from celeriac.programs.service import Service
+from celeriac.programs.service import Ailment, Service
 from celeriac.store.disk import failed
 
 __all__ = ["Chore", "Crew", "Daemon", "Stage"]
@@ -73,17 +74,42 @@ class Daemon:
         self._begun_at: float | None = None
         self._is_late = False
         self._due_at = 0.0
+        self._ailment: Ailment | None = None
+        self._look_at = 0.0
 
     def tick(self, now: float) -> str:
-        """Begin it if it does not run, see whether it is ready; return what is worth telling."""
+        """Begin it if it does not run, see whether it is ready and well; return what is worth telling."""
         trim(self.service.log_file)
         if self._begun_at is None:
             return self._begin(now) if now >= self._due_at else ""
         if not self.service.is_alive:
             return self._take_end(now - self._begun_at, now)
-        if not self.is_up and self.service.is_ready:
+        if self.is_up:
+            return self._look(now) if now >= self._look_at else ""
+        if self._is_ready():
             self.is_up = self._has_been_up = True
-        return "" if self.is_up else self._lateness(now - self._begun_at)
+            self._ailment, self._look_at = None, now + self.service.look_every
+            return ""
+        return self._lateness(now - self._begun_at)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.service.is_ready
+        except OSError:  # what tells it cannot be read now; it may be later
+            return False
+
+    def _look(self, now: float) -> str:
+        """Tell once of what ails it, and once that it is well again; end it if nothing else helps."""
+        self._look_at = now + self.service.look_every
+        before, self._ailment = self._ailment, self.service.ailment()
+        if self._ailment is None:
+            return "" if before is None else f"the {self.name} is well again"
+        if self._ailment.is_hung:
+            self.service.signal(signal.SIGKILL)  # and wait for nothing: its disk may keep it
+        if before is not None and before.kind == self._ailment.kind:
+            return ""
+        fate = ", and is killed" if self._ailment.is_hung else ""
+        return f"the {self.name} is not well{fate}: {self._ailment.text}"
 
     def _begin(self, now: float) -> str:
         try:

@@ -7,18 +7,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from celeriac.cli.home import Home
 from celeriac.cli.web import shown
 from celeriac.errors import DiskError
-from celeriac.programs.service import Service
+from celeriac.node.record_health import ailment
+from celeriac.programs.service import Ailment, Service
 from celeriac.store.recorder_status import read_status
 
 __all__ = ["Dashboard", "OwnProgram", "PipelineRun", "RecorderProgram", "Surroundings"]
 
 #: Of this machine, and so soon or not at all.
 _ASK_PATIENCE: Final = 2.0
+#: It has much to do at times.
+_MOST_UNANSWERED: Final = 3
+#: Looks, about a second apart, at a recorder that tells of itself every two seconds. Time that passed by a
+#: clock would count against one that slept as long as we did, with the machine.
+_SILENT, _HUNG = 15, 60
+_PROBE_BYTES: Final = 4096
 #: Where a server that listens everywhere is asked from its own machine.
 _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - is compared
 _NEWS: Final = re.compile(r"^(?:[\d,]+ events? of .*|nothing is new: .*)$", re.MULTILINE)
@@ -69,6 +77,43 @@ class RecorderProgram(OwnProgram):
     def __init__(self, around: Surroundings, spool: Path) -> None:
         super().__init__("recorder", ["record"], around)
         self._spool = spool
+        #: What it last told, and for how many looks it has told nothing new.
+        self._told_at: float | None = None
+        self._silent = 0
+
+    def begin(self) -> None:
+        """Start it, and wait for nothing."""
+        self._told_at, self._silent = None, 0
+        super().begin()
+
+    def ailment(self) -> Ailment | None:
+        """Return why it does not record, by what it tells, or that it tells nothing any more."""
+        try:
+            status = read_status(self._spool)
+            # How long it is silent is counted here.
+            told = ailment(self._spool, now=lambda: 0.0)
+        except DiskError as error:
+            return Ailment("unreadable", str(error))
+        told_at = None if status is None else status.updated_at
+        self._told_at, self._silent = told_at, self._silent + 1 if told_at == self._told_at else 0
+        if self._silent < _SILENT:
+            return Ailment(told.partition(":")[0], told) if told else None
+        trouble = self._disk_trouble()
+        if trouble:
+            # It cannot tell of itself either. What it has in memory would be lost with it.
+            return Ailment("disk", f"the disk takes nothing: {trouble}")
+        is_hung = self._silent >= _HUNG
+        text = f"it has shown no sign of life for {self._silent} seconds"
+        return Ailment("hung" if is_hung else "silent", text, is_hung)
+
+    def _disk_trouble(self) -> str:
+        """Return what keeps anybody from writing where it tells of itself."""
+        try:
+            with TemporaryFile(dir=self._spool) as file:
+                file.write(bytes(_PROBE_BYTES))
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
 
     def _is_ready(self) -> bool:
         try:
@@ -83,20 +128,37 @@ class Dashboard(OwnProgram):
 
     #: Those who look on are given a moment.
     stop_patience = 10.0
+    look_every = 5.0
 
     def __init__(self, around: Surroundings, options: Sequence[str], *, host: str, port: int) -> None:
         place = ["--host", host, "--port", str(port), "--audit", str(around.home.audit)]
         super().__init__("dashboard", ["web", *place, *options], around)
         self.address = f"http://{shown(host)}:{port}"
         self._asked = (_HERE.get(host, host), port)
+        self._unanswered = 0
+        self._is_deaf = False
+
+    def ailment(self) -> Ailment | None:
+        """Return what it says of itself, or that it says nothing."""
+        answer = self._answer()
+        if answer is None:
+            self._unanswered += 1
+        else:
+            self._unanswered, self._is_deaf = 0, answer != http.HTTPStatus.OK
+        if self._unanswered >= _MOST_UNANSWERED:
+            return Ailment("mute", "it does not answer")
+        return Ailment("deaf", "it receives no events") if self._is_deaf else None
 
     def _is_ready(self) -> bool:
+        return self._answer() == http.HTTPStatus.OK
+
+    def _answer(self) -> int | None:
         link = http.client.HTTPConnection(*self._asked, timeout=_ASK_PATIENCE)
         try:
             link.request("GET", "/healthz")
-            return link.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):  # not yet there
-            return False
+            return link.getresponse().status
+        except (OSError, http.client.HTTPException):  # not yet there, or not any more
+            return None
         finally:
             link.close()
 

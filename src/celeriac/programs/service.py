@@ -6,15 +6,25 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.programs.process import GuardedProcess, wait_until
 
-__all__ = ["Service"]
+__all__ = ["Ailment", "Service"]
 
 #: How much of a log an error shows: a startup failure fits, with its reason.
 _LAST_LINES = 25
+
+
+class Ailment(NamedTuple):
+    """What keeps a program from what it is there for, though it runs."""
+
+    #: The same for as long as it is the same ailment; the text may say how long, or why this time.
+    kind: str
+    text: str
+    #: Whether nothing helps but its end.
+    is_hung: bool = False
 
 
 class Service(ABC):
@@ -31,6 +41,8 @@ class Service(ABC):
     start_patience = 60.0
     #: How long it may take to end when asked to.
     stop_patience = 30.0
+    #: How often to ask for its ailment.
+    look_every = 1.0
 
     def __init__(self, *, home: Path | None = None, log: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"celeriac-{self.name}-", dir=home))
@@ -59,9 +71,16 @@ class Service(ABC):
         """The program runs, and does what it is there for."""
         return self.is_alive and self._is_ready()
 
+    def ailment(self) -> Ailment | None:
+        """Return what ails the program, which was ready once; None if it is well, or nobody can tell."""
+        return None
+
     def log(self) -> str:
-        """Return all that the program has printed, over every start."""
-        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        """Return all that the program has printed, over every start; nothing if that cannot be read."""
+        try:
+            return self.log_file.read_text(errors="replace")
+        except OSError:
+            return ""
 
     def last_lines(self) -> str:
         """Return the end of what the program has printed."""

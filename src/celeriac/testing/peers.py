@@ -60,12 +60,14 @@ class _Worker(Service):
         if backend is not None:
             self._extra[f"{self.prefix}_RESULT_BACKEND"] = backend
         self._extra |= environment or {}
-        #: Where the log of the latest start begins.
-        self._started_at_byte = 0
+        #: Where the log of the latest start begins, and how long it was when we last looked.
+        self._started_at_byte = self._seen_bytes = 0
 
     def begin(self) -> None:
         """Start the worker, and wait for nothing."""
-        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._started_at_byte = self._seen_bytes = (
+            self.log_file.stat().st_size if self.log_file.exists() else 0
+        )
         super().begin()
 
     def errors(self) -> list[str]:
@@ -85,7 +87,11 @@ class _Worker(Service):
         return dict(os.environ) | self._extra
 
     def _is_ready(self) -> bool:
-        return f"{self.hostname} ready.".encode() in self.log_file.read_bytes()[self._started_at_byte :]
+        printed = self.log_file.read_bytes()
+        if len(printed) < self._seen_bytes:  # somebody has cut it down, and what is left is the end of it
+            self._started_at_byte = 0
+        self._seen_bytes = len(printed)
+        return f"{self.hostname} ready.".encode() in printed[self._started_at_byte :]
 
 
 class CeleryWorker(_Worker):

@@ -10,7 +10,7 @@ from celeriac.cli.crew import Chore, Crew, Daemon, Stage
 from celeriac.cli.exit import Code
 from celeriac.cli.rhythm import Turns
 from celeriac.errors import CallerError, CeleriacError, DiskError
-from celeriac.programs.service import Service
+from celeriac.programs.service import Ailment, Service
 
 
 class Puppet(Service):
@@ -23,6 +23,7 @@ class Puppet(Service):
         super().__init__(home=folder, log=folder / f"{name}.log")
         self.code: int | None = 0
         self.says_ready = True
+        self.ails: Ailment | None = None
         self.is_stubborn = False
         self.fault: OSError | None = None
         self._told = told
@@ -51,10 +52,19 @@ class Puppet(Service):
             self._told.append(f"kill {self.name}")
             self.code = 137
 
+    def signal(self, number: int) -> None:
+        self._told.append(f"signal {self.name} {number}")
+
+    def ailment(self) -> Ailment | None:
+        self._told.append(f"look at {self.name}")
+        return self.ails
+
     def _command(self) -> list[str]:
         return []
 
     def _is_ready(self) -> bool:
+        if self.fault is not None:
+            raise self.fault
         return self.says_ready
 
 
@@ -156,6 +166,72 @@ def test_one_that_does_not_get_ready_is_told_once_for_each_start(make: Make) -> 
 
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_one_of_which_nobody_can_tell_is_not_ready_yet(make: Make) -> None:
+    worker = make("worker")
+    crew = Crew([Daemon("worker", worker, stage=Stage.WORKER)])
+    crew.tick(0.0)
+    worker.fault = FileNotFoundError(errno.ENOENT, "its log is gone")
+
+    quiet = crew.tick(1.0)
+    was_up = crew.is_up("worker")
+    (late,) = crew.tick(60.0)
+    worker.fault = None
+    crew.tick(61.0)
+
+    assert (quiet, was_up) == ([], False)
+    assert late.startswith("the worker is not ready after 60 s")
+    assert crew.is_up("worker")
+
+
+def test_what_ails_one_is_told_once_and_that_it_is_well_again(make: Make) -> None:
+    recorder = make("recorder")
+    crew = Crew([Daemon("recorder", recorder, stage=Stage.WITNESS)])
+    no_link, slow = Ailment("link", "no link: refused"), Ailment("disk", "the disk is slow")
+    course = [None, no_link, Ailment("link", "no link: timed out"), slow, None, None]
+    for now in (0.0, 0.5):
+        crew.tick(now)
+
+    news = []
+    for number, each in enumerate(course):
+        recorder.ails = each
+        news += crew.tick(2.0 + number)
+
+    assert news == [
+        "the recorder is not well: no link: refused",
+        "the recorder is not well: the disk is slow",
+        "the recorder is well again",
+    ]
+    assert crew.is_up("recorder")
+
+
+def test_one_that_is_up_is_looked_at_once_a_second(make: Make, told: list[str]) -> None:
+    crew = Crew([Daemon("recorder", make("recorder"), stage=Stage.WITNESS)])
+
+    for tenth in range(40):
+        crew.tick(tenth / 10)
+
+    assert told.count("look at recorder") == 3
+
+
+def test_one_that_hangs_is_killed_and_started_again(make: Make, told: list[str]) -> None:
+    recorder = make("recorder")
+    crew = Crew([Daemon("recorder", recorder, stage=Stage.WITNESS, is_vital=True)])
+    for now in (0.0, 0.5):
+        crew.tick(now)
+    recorder.ails = Ailment("hung", "no sign of life", is_hung=True)
+
+    news = [*crew.tick(100.0), *crew.tick(101.5)]
+    was_told = list(told)
+    recorder.code, recorder.ails = 137, None
+    news += [line for now in (102.0, 103.1, 103.2, 104.5) for line in crew.tick(now)]
+
+    assert was_told.count("signal recorder 9") == 2
+    assert news[0] == "the recorder is not well, and is killed: no sign of life"
+    assert news[1].startswith("the recorder has ended with code 137, and is started again in 1 s")
+    assert len(news) == 2
+    assert crew.is_up("recorder")
 
 
 def test_one_that_cannot_be_started_is_tried_again_after_a_pause(make: Make, told: list[str]) -> None:
