@@ -26,6 +26,7 @@ _MOST_UNANSWERED: Final = 3
 #: Looks, about a second apart, at a recorder that tells of itself every two seconds. Time that passed by a
 #: clock would count against one that slept as long as we did, with the machine.
 _SILENT, _HUNG = 15, 60
+_RECOVERY: Final = 10
 _PROBE_BYTES: Final = 4096
 #: Where a server that listens everywhere is asked from its own machine.
 _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - is compared
@@ -77,13 +78,14 @@ class RecorderProgram(OwnProgram):
     def __init__(self, around: Surroundings, spool: Path) -> None:
         super().__init__("recorder", ["record"], around)
         self._spool = spool
-        #: What it last told, and for how many looks it has told nothing new.
+        #: When it last told of itself, for how many looks it has not since, and what the disk said meanwhile.
         self._told_at: float | None = None
         self._silent = 0
+        self._full: Ailment | None = None
 
     def begin(self) -> None:
         """Start it, and wait for nothing."""
-        self._told_at, self._silent = None, 0
+        self._told_at, self._silent, self._full = None, 0, None
         super().begin()
 
     def ailment(self) -> Ailment | None:
@@ -95,13 +97,25 @@ class RecorderProgram(OwnProgram):
         except DiskError as error:
             return Ailment("unreadable", str(error))
         told_at = None if status is None else status.updated_at
-        self._told_at, self._silent = told_at, self._silent + 1 if told_at == self._told_at else 0
+        if told_at == self._told_at:
+            self._silent += 1
+        else:
+            self._told_at, self._silent, self._full = told_at, 0, None
         if self._silent < _SILENT:
             return Ailment(told.partition(":")[0], told) if told else None
+        return self._silence()
+
+    def _silence(self) -> Ailment:
+        """Return why it tells nothing: it cannot, as the disk is full, or it hangs.
+
+        Who hangs is to be ended. What one that cannot write has in memory would be lost with it.
+        """
         trouble = self._disk_trouble()
         if trouble:
-            # It cannot tell of itself either. What it has in memory would be lost with it.
-            return Ailment("disk", f"the disk takes nothing: {trouble}")
+            self._silent, self._full = _SILENT, Ailment("disk", f"the disk takes nothing: {trouble}")
+        # When there is room again it takes a moment to say so.
+        if self._full is not None and self._silent < _SILENT + _RECOVERY:
+            return self._full
         is_hung = self._silent >= _HUNG
         text = f"it has shown no sign of life for {self._silent} seconds"
         return Ailment("hung" if is_hung else "silent", text, is_hung)

@@ -165,6 +165,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
         hostname=app.hostname,
         redactor=redactor_of(app.conf),
         log=app.history.log(place) if is_kept else None,
+        settle=1.0 + 2 * app.conf.log_sync_interval,
     )
     queues = QueueLengths(app.connection, app.control, watcher.state, default=app.conf.task_default_queue)
     board = Board(

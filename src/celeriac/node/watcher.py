@@ -19,7 +19,7 @@ from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.model.events import Event, Gap, TaskEvent, WorkerEvent
 from celeriac.node.events import Events
-from celeriac.node.replay import Log
+from celeriac.node.replay import Log, identity
 from celeriac.node.scene import Scene
 from celeriac.node.suspicion import quicken
 
@@ -31,6 +31,8 @@ MAX_LISTENERS: Final = 64
 _MOST_WAITING: Final = 10_000
 #: Events that are taken from the log at a time; meanwhile nobody else can look at the state.
 _BATCH: Final = 2000
+#: Events that came meanwhile which are known again in the log: some tens of megabytes.
+_MOST_FRESH: Final = 100_000
 #: Events that came from the broker which are taken at a time: a millisecond or two.
 _AT_ONCE: Final = 100
 #: How long a thread may take to end; it looks twice a second, but for the making of a link.
@@ -76,7 +78,8 @@ class Watcher:
 
     What looks secret in them is masked before they are in the state, so that no face can show it.
     With a ``log`` it also takes what was recorded within the last ``recall`` seconds before it began, so that
-    a restart forgets nothing: a state is the same whatever the order of its events.
+    a restart forgets nothing: a state is the same whatever the order of its events. The log is read when
+    events come to us, and ``settle`` seconds later: what came to the recorder alone is written by then.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Watcher:
         redactor: Redactor,
         log: Log | None = None,
         recall: float = 3600.0,
+        settle: float = 1.0,
         wall: Callable[[], float] = time,
     ) -> None:
         self.state = events.State()
@@ -104,6 +108,9 @@ class Watcher:
         self._wall = wall
         self._log = log
         self._recall = recall
+        self._settle = settle
+        #: What came since it began, until the log is read, where it is too: nothing counts twice.
+        self._fresh: set[object] = set()
         self._mutex = Lock()
         self._membership = Membership(hostname, now=monotonic())
         # The receiver has a clock of its own, and the scene has the state.
@@ -214,6 +221,8 @@ class Watcher:
             self.state.apply(event, event.local_received)
 
     def _pass_on(self, events: Sequence[Event]) -> None:
+        if not self.has_recalled and len(self._fresh) < _MOST_FRESH:
+            self._fresh.update(map(identity, events))
         for event in events:
             if isinstance(event, TaskEvent):
                 # That its node lives is known from any of them, and there are thousands a second.
@@ -249,7 +258,11 @@ class Watcher:
         if self._log is None:
             return
         try:
-            events = self._log.read(self.begun_at - self._recall)
+            while not self.is_receiving:
+                if self._error is not None or self._is_ending.wait(_NAP):
+                    return
+            self._is_ending.wait(self._settle)
+            events = filter(self._is_news, self._log.read(self.begun_at - self._recall))
             while not self._is_ending.is_set():
                 batch = list(islice(events, _BATCH))
                 if not batch:
@@ -259,6 +272,11 @@ class Watcher:
             logger.warning("What was recorded before cannot be read: %s", error)
         finally:
             self.has_recalled = True
+            self._fresh.clear()
+
+    def _is_news(self, event: Event) -> bool:
+        known = identity(event)
+        return known is None or known not in self._fresh
 
     def _recall_batch(self, events: list[Event]) -> None:
         self.scene.is_recalling = True

@@ -83,11 +83,26 @@ def test_a_disk_that_is_full_is_no_reason_to_lose_what_is_in_memory(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     tell(recorder, 1.0)
-    monkeypatch.setattr(own_program, "TemporaryFile", refuse)
-
-    ailments = [recorder.ailment() for _ in range(100)]
+    with monkeypatch.context() as full:
+        full.setattr(own_program, "TemporaryFile", refuse)
+        ailments = [recorder.ailment() for _ in range(100)]
+    # It may take a moment to see that there is room.
+    ailments += [recorder.ailment() for _ in range(5)]
+    tell(recorder, 2.0)
 
     assert set(ailments[15:]) == {Ailment("disk", "the disk takes nothing: No space left on device")}
+    assert recorder.ailment() is None
+
+
+def test_one_that_tells_nothing_though_there_is_room_again_hangs(
+    recorder: RecorderProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_disk_trouble", iter([*["full"] * 100, *[""] * 100]).__next__)
+    tell(recorder, 1.0)
+
+    kinds = [each.kind if each else "" for each in (recorder.ailment() for _ in range(161))]
+
+    assert kinds == [*[""] * 15, *["disk"] * 109, *["silent"] * 35, *["hung"] * 2]
 
 
 def test_a_status_that_cannot_be_read_is_told(recorder: RecorderProgram) -> None:

@@ -1,4 +1,7 @@
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event as Flag
+from threading import current_thread
 from time import time
 
 import pytest
@@ -7,12 +10,12 @@ from celeriac.app import Celeriac
 from celeriac.core.member import Liveness
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError
-from celeriac.model.events import Event, Extra, Other
+from celeriac.model.events import Event, Extra, Other, Sent
 from celeriac.node.watcher import MAX_LISTENERS, Listener, Watcher
 from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
 from celeriac.transport.memory import MemoryBroker
-from tests.event_logs import HOUR_AT, received, seal, succeeded
+from tests.event_logs import HOUR_AT, heartbeat, received, seal, succeeded
 
 PATIENCE = 20.0
 
@@ -81,6 +84,7 @@ def test_what_was_recorded_before_it_began_is_known_too(app: Celeriac, tmp_path:
         hostname=app.hostname,
         redactor=Redactor(),
         log=EventLog(tmp_path),
+        settle=0.0,
         wall=lambda: HOUR_AT + 60,
     ) as watcher:
         assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
@@ -115,6 +119,125 @@ def test_elections_that_were_recorded_are_known_after_a_restart_and_those_that_c
         assert wait_until(lambda: len(watcher.scene.elections) == 2, patience=PATIENCE)
 
     assert [event.type for event in watcher.scene.elections] == ["worker-elect", "cluster-elected"]
+
+
+class Recorded:
+    """A log that others write while it is about to be read."""
+
+    def __init__(self, *events: Event) -> None:
+        self.events = list(events)
+        self.reads = 0
+        self.damage: list[str] = []
+
+    def recorders(self) -> list[str]:
+        return ["rec-1"]
+
+    def read(self, *_: object, **__: object) -> Iterator[Event]:
+        self.reads += 1
+        return iter(list(self.events))
+
+
+class Waits:
+    """What the thread that recalls waits for, and what happens meanwhile."""
+
+    def __init__(self, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.does_wait = Flag()
+        self.meanwhile: Callable[[], object] = lambda: None
+        self._wait = watcher._is_ending.wait
+        monkeypatch.setattr(watcher._is_ending, "wait", self._take)
+
+    def _take(self, seconds: float) -> bool:
+        if current_thread().name == "watch-recall":
+            self.does_wait.set()
+            if seconds == SETTLE:
+                self.meanwhile()
+        return self._wait(seconds)
+
+
+SETTLE = 0.001
+
+
+@pytest.fixture
+def log() -> Recorded:
+    return Recorded(received("old"))
+
+
+@pytest.fixture
+def watcher(app: Celeriac, log: Recorded) -> Watcher:
+    return Watcher(
+        app.events,
+        hostname=app.hostname,
+        redactor=Redactor(),
+        log=log,
+        settle=SETTLE,
+        wall=lambda: HOUR_AT + 60,
+    )
+
+
+def test_what_is_recorded_before_events_come_to_us_is_known(
+    watcher: Watcher, log: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits(watcher, monkeypatch)
+    capture = watcher.receiver.capture
+
+    def capture_late() -> None:
+        # Whoever does not wait for us has read the log by then.
+        assert wait_until(lambda: waits.does_wait.is_set() or log.reads > 0, patience=PATIENCE)
+        log.events.append(received("between"))
+        capture()
+
+    monkeypatch.setattr(watcher.receiver, "capture", capture_late)
+    with watcher:
+        assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
+
+    assert set(watcher.state.tasks) == {"old", "between"}
+
+
+def test_what_the_recorder_has_and_has_not_written_when_events_come_to_us_is_known(
+    watcher: Watcher, log: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits(watcher, monkeypatch)
+    waits.meanwhile = lambda: log.events.append(received("grouped"))
+
+    with watcher:
+        assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
+
+    assert set(watcher.state.tasks) == {"old", "grouped"}
+
+
+def test_what_came_to_us_and_is_in_the_log_counts_once(
+    watcher: Watcher, log: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits(watcher, monkeypatch)
+    # The clock of a task that was sent is put in by whoever receives it.
+    came, written = (
+        [
+            heartbeat(),
+            Sent(uuid="new", hostname="c@lab", timestamp=HOUR_AT, clock=clock, local_received=HOUR_AT),
+        ]
+        for clock in (7, 9)
+    )
+
+    def come() -> None:
+        watcher._take(came)
+        log.events += written
+
+    waits.meanwhile = come
+    with watcher:
+        assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
+
+    assert watcher.state.event_count == 3
+    assert watcher.scene.pulse.window(HOUR_AT, 5.0).events == {"received": 1, "sent": 1}
+    assert not watcher._fresh
+
+
+def test_one_that_never_receives_reads_nothing_and_ends() -> None:
+    app = Celeriac("redis://127.0.0.1:1/0", environ={}, hostname="watcher@lab")
+    log = Recorded(received("old"))
+    with Watcher(app.events, hostname=app.hostname, redactor=Redactor(), log=log) as watcher:
+        assert wait_until(lambda: watcher.has_recalled, patience=PATIENCE)
+
+    assert log.reads == 0
 
 
 def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
