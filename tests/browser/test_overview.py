@@ -172,6 +172,15 @@ def test_with_no_tasks_it_says_how_to_have_some(own_redis: RedisServer, visit: V
         keep_screenshot(page, "overview-empty")
 
 
+def test_queues_that_cannot_be_asked_for_are_told_with_the_reason(redis: RedisServer, visit: Visit) -> None:
+    redis.client().set("odd", "no queue")
+
+    with dashboard(redis.url, CELERIAC_TASK_DEFAULT_QUEUE="odd") as running:
+        page = visit(running).go()
+
+        expect(page.locator("[data-empty=queues]")).to_contain_text("The broker cannot be asked: ")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_light_or_dark_as_the_system_is_until_somebody_chooses(
     busy: Dashboard, visit: Visit, scheme: str

@@ -172,6 +172,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
         watcher,
         queues=queues,
         recorders=lambda: read_statuses(app.history.spool(place)) if is_kept else [],
+        queue_trouble=lambda: queues.trouble,
         replay=replay if is_kept else None,
         warehouse=Warehouse(warehouse or app.conf.warehouse_url, log=place),
         arbiter=lambda: app.arbiter,

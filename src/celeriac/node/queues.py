@@ -41,6 +41,8 @@ class QueueLengths:
         self._control = control
         self._state = state
         self._default = default
+        #: Why nothing is known, if something keeps us from asking; nothing if all went well.
+        self.trouble = ""
         self._mutex = Lock()
         self._thread: Thread | None = None
         self._lengths: dict[str, int] | None = None
@@ -65,22 +67,35 @@ class QueueLengths:
 
     def _ask(self) -> None:
         lengths: dict[str, int] | None = None
+        trouble = ""
         try:
+            trouble = self._learn_names()
             lengths = self._measured()
         except CeleriacError as error:
-            logger.debug("Queues could not be looked at: %s", error)
-        except Exception:
+            trouble = str(error)
+        except Exception as error:
             logger.exception("Queues could not be looked at")
+            trouble = f"{type(error).__name__}: {error}"
         finally:
+            if trouble and trouble != self.trouble:
+                logger.warning("Queues could not be looked at: %s", trouble)
             with self._mutex:
-                self._lengths = lengths
+                self._lengths, self.trouble = lengths, trouble
                 self._asked_at = max(self._asked_at, monotonic())
                 self._thread = None
 
-    def _measured(self) -> dict[str, int]:
-        if monotonic() >= self._named_at + _NAMES_KEPT:
+    def _learn_names(self) -> str:
+        """Ask the workers, if it is time; return why that failed: what they said before still counts."""
+        if monotonic() < self._named_at + _NAMES_KEPT:
+            return ""
+        try:
             self._names = self._said_by_workers()
-            self._named_at = monotonic()
+        except CeleriacError as error:
+            return f"workers could not be asked: {error}"
+        self._named_at = monotonic()
+        return ""
+
+    def _measured(self) -> dict[str, int]:
         # Those that are known first: anybody can name any number of others in events.
         known = dict.fromkeys((self._default, *sorted(self._names)))
         names = list({**known, **dict.fromkeys(sorted(self._heard()))})[:_MOST_QUEUES]

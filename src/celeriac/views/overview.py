@@ -67,6 +67,8 @@ class Overview(NamedTuple):
     alerts: list[Alert]
     #: How many tasks wait in each queue; None where that is not known.
     queues: dict[str, int] | None = None
+    #: What kept us from asking for it the last time; nothing if all went well.
+    queue_trouble: str = ""
 
 
 def overview(

@@ -83,6 +83,7 @@ class Board:
         min_level: Level = Level.L0,
         queues: Callable[[], dict[str, int] | None] = lambda: None,
         recorders: Callable[[], Sequence[RecorderStatus]] = lambda: (),
+        queue_trouble: Callable[[], str] = lambda: "",
         now: Callable[[], float] = time,
     ) -> None:
         self.watcher = watcher
@@ -94,6 +95,8 @@ class Board:
         self.queues = queues
         self._recorders = Aside(recorders, seconds=_RECORDERS_KEPT)
         self._tables_at = Aside(self._published_at, seconds=_TABLES_KEPT)
+        #: What keeps us from knowing it.
+        self.queue_trouble = queue_trouble
         self._now = now
         self._mutex = Lock()
         self._leading = Lock()

@@ -4,6 +4,7 @@ from typing import Final
 
 from celeriac.views.alert import Alert, recorder_alerts, table_alerts
 from celeriac.views.overview import Overview, overview
+from celeriac.views.text import visible
 from celeriac.web.board import Board, Sight
 
 __all__ = ["panorama"]
@@ -13,7 +14,7 @@ _DEAF: Final = Alert("error", "no events are received: the link to the broker is
 
 def panorama(board: Board, sight: Sight) -> Overview:
     """Return how a cluster is, with what keeps us from knowing it, and how long its queues are."""
-    return overview(
+    told = overview(
         sight.scene,
         as_of=sight.as_of,
         workers=sight.workers,
@@ -23,6 +24,8 @@ def panorama(board: Board, sight: Sight) -> Overview:
             *(Alert("warning", each, "cluster") for each in sight.damage),
         ],
     )
+    trouble = visible(board.queue_trouble(), 300) if sight.is_live else ""
+    return told._replace(queue_trouble=trouble)
 
 
 def _of_now(board: Board, now: float) -> list[Alert]:

@@ -3,6 +3,7 @@
 import pytest
 
 from celeriac import Celeriac, MemoryBroker, State
+from celeriac.errors import AccessRefused
 from celeriac.node import queues
 from celeriac.node.queues import QueueLengths
 from celeriac.programs.process import wait_until
@@ -71,14 +72,66 @@ def test_a_worker_tells_its_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(told) == {"celery", "mail"}
 
 
-def test_a_broker_that_is_away_leaves_it_unknown() -> None:
+def told_after(lengths: QueueLengths) -> dict[str, int] | None:
+    """Ask once more, whatever is known already, and return what is known then."""
+    assert wait_until(lambda: lengths._thread is None, patience=PATIENCE)
+    lengths._asked_at = -queues._KEPT
+    lengths()
+    assert wait_until(lambda: lengths._thread is None, patience=PATIENCE)
+    return lengths._lengths
+
+
+def test_a_broker_that_is_away_leaves_it_unknown_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broker = MemoryBroker()
     app = Celeriac(broker, environ={})
     lengths = QueueLengths(app.connection, app.control, State(), default="celery")
     broker.stop()
 
-    lengths()
+    told = [told_after(lengths) for _ in range(3)]
+    trouble = lengths.trouble
+    broker.start()
+    back = told_after(lengths)
     lengths.close()
-
-    assert lengths() is None
     app.close()
+
+    assert told == [None] * 3
+    assert "broker" in trouble
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert trouble in caplog.text
+    assert (back, lengths.trouble) == ({"celery": 0}, "")
+
+
+def test_workers_that_cannot_be_asked_are_no_reason_to_know_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Celeriac(MemoryBroker(), environ={})
+    lengths = QueueLengths(app.connection, app.control, State(), default="celery")
+    lengths._names = frozenset({"mail"})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AccessRefused("no permission to publish there")
+
+    monkeypatch.setattr(app.control, "inspect", refuse)
+
+    told = told_after(lengths)
+    lengths.close()
+    app.close()
+
+    assert told == {"celery": 0, "mail": 0}
+    assert lengths.trouble == "workers could not be asked: no permission to publish there"
+
+
+def test_a_fault_of_ours_is_told_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Celeriac(MemoryBroker(), environ={})
+    lengths = QueueLengths(app.connection, app.control, State(), default="celery")
+    monkeypatch.setattr(lengths, "_heard", {}.popitem)
+
+    told = told_after(lengths)
+    lengths.close()
+    app.close()
+
+    assert told is None
+    assert lengths.trouble.startswith("KeyError")
+    assert "Traceback" in caplog.text

@@ -98,6 +98,15 @@ def test_queues_are_scraped(tmp_path: Path) -> None:
     assert overview["queues"] == {"celery": 3, "bulk": 0}
 
 
+def test_why_queues_are_not_known_is_told_harmlessly(tmp_path: Path) -> None:
+    with made(tmp_path, queue_trouble=lambda: "refused\x1b[31m") as rig, served(rig) as ask:
+        overview = ask.get("/api/v1/overview").json()
+
+    assert overview["queues"] is None
+    assert overview["queue_trouble"].startswith("refused")
+    assert overview["queue_trouble"].isprintable()
+
+
 def test_an_empty_cluster_is_scraped_too(ask: httpx.Client) -> None:
     told = read(ask.get("/metrics").text)
 

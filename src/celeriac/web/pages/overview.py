@@ -80,7 +80,7 @@ class _OverviewPage:
         self._show_charts(told.last_hour)
         self._alerts.show(told.alerts)
         self._show_states(told.tasks_by_state)
-        self._show_queues(told.queues)
+        self._show_queues(told.queues, told.queue_trouble)
 
     def _show_charts(self, hour: list[Point]) -> None:
         times = [point.at for point in hour]
@@ -101,11 +101,12 @@ class _OverviewPage:
             ui.label(state).classes(state_class(state))
         return row
 
-    def _show_queues(self, lengths: dict[str, int] | None) -> None:
+    def _show_queues(self, lengths: dict[str, int] | None, trouble: str) -> None:
         none = "No queue is known yet: none was named in an event, or by a worker."
         if lengths is None:
             is_live = self._visit.is_live
             none = "The broker is being asked." if is_live else "How long queues were is not recorded."
+            none = f"The broker cannot be asked: {trouble}" if trouble else none
         self._queues.show(lengths or {}, none, mark="queues")
 
     def _queue_row(self, name: str) -> ui.element:
