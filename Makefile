@@ -59,7 +59,7 @@ pins: $(READY) ## pin the dependencies anew, with hashes
 	scripts/pin
 
 clean: ## remove what make built
-	rm -rf .venv .peers .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .peers .tools build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml requirements/dev.txt scripts/setup scripts/setup-steps
 	@PYTHON=$(PYTHON) scripts/setup

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from celeriac.cli import output
-from celeriac.cli.web import PORT, Accounts, AllowControl, AllowedHost, Host
-from celeriac.errors import CallerError
+from celeriac.cli.web import PORT, Accounts, AllowControl, AllowedHost, Host, not_served
 
 if TYPE_CHECKING:
     from celeriac.programs.port import ReservedPort
@@ -56,9 +55,7 @@ class Served:
             found = free_port(PORT, host=self.host)
         except OSError as error:
             where = self.host if self.port is None else f"{self.host}:{self.port}"
-            raise CallerError(
-                f"{where} cannot be served at: {error.strerror or error}; take another --host or --port"
-            ) from None
+            raise not_served(where, error) from None
         if found.number != PORT:
             output.say(f"port {PORT} is taken, so the dashboard has another; --port names one")
         return found

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from celeriac.node.replay import Replay
     from celeriac.web.board import Board
 
-__all__ = ["shown", "web"]
+__all__ = ["not_served", "shown", "web"]
 
 #: A number that nothing else is known to use.
 PORT: Final = 8765
@@ -199,10 +199,15 @@ def _listening(host: str, port: int) -> socket.socket:
         # answer after the first of a link waits 40 ms for the other side to acknowledge its head.
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
-        raise CallerError(
-            f"{host}:{port} cannot be served at: {error.strerror or error}; take another --host or --port"
-        ) from None
+        raise not_served(f"{host}:{port}", error) from None
     return link
+
+
+def not_served(where: str, error: OSError) -> CallerError:
+    """Return what is said of an address that cannot be listened at."""
+    return CallerError(
+        f"{where} cannot be served at: {error.strerror or error}; take another --host or --port"
+    )
 
 
 def shown(host: str) -> str:
