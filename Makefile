@@ -61,7 +61,7 @@ pins: $(READY) ## pin the dependencies anew, with hashes
 clean: ## remove what make built
 	rm -rf .venv .peers .tools build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml requirements/dev.txt scripts/setup scripts/setup-steps
+$(READY): pyproject.toml requirements/dev.txt requirements/uv.txt scripts/setup scripts/setup-steps
 	@PYTHON=$(PYTHON) scripts/setup
 	@touch $@
 

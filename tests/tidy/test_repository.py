@@ -68,7 +68,7 @@ def test_there_are_pins_for_the_project_and_for_each_peer() -> None:
     pins = {path.stem for path in (ROOT / "requirements").glob("*.txt")}
 
     assert peers
-    assert pins == {"run", "dev"} | peers
+    assert pins == {"run", "dev", "uv"} | peers
 
 
 def test_the_pins_hold_no_address() -> None:
