@@ -13,6 +13,7 @@ from celeriac.cli.crew import Crew
 from celeriac.cli.home import Home
 from celeriac.cli.sample_cluster import SampleCluster
 from celeriac.programs.process import wait_until
+from celeriac.testing import sample as sample_app
 from tests.tidy.repository import ROOT, blocks, named, pages, prose
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
@@ -86,6 +87,16 @@ def test_the_readme_shows_the_example_that_make_runs() -> None:
 
     assert shown[0] == example
     assert "python examples/first_tasks.py" in makefile
+
+
+def test_the_tutorial_shows_every_task_of_the_sample() -> None:
+    shown = [
+        set(re.findall(r"^  (sample\.\w+)$", block.code, re.MULTILINE))
+        for block in blocks((ROOT / "docs" / "tutorial" / "watch-a-cluster.md").read_text())
+        if "$ celeriac inspect registered" in block.code
+    ]
+
+    assert shown == [{name for name in sample_app.app.tasks if name.startswith("sample.")}]
 
 
 @pytest.mark.parametrize("program", _PROGRAMS)

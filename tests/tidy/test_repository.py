@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 
 from tests.tidy.repository import ROOT, modules, named, texts
@@ -107,3 +108,32 @@ def test_the_hooks_before_a_commit_are_those_of_make_check() -> None:
     assert recipe is not None
     assert entries == [line.strip().replace("$(RUN)", ".venv/bin/") for line in recipe[1].splitlines()]
     assert re.findall(r"repo: (.*)", hooks) == ["local"]
+
+
+def first_cells(heading: str) -> list[list[str]]:
+    """Return the names in the first column of the table that follows a heading on how to contribute."""
+    _, _, below = (ROOT / "CONTRIBUTING.md").read_text().partition(f"\n## {heading}\n")
+    part = below.partition("\n## ")[0]
+    return [re.findall(r"`([^`]+)`", row) for row in re.findall(r"^\| (`[^|]*) \|", part, re.MULTILINE)]
+
+
+def test_the_rooms_that_are_told_of_are_those_of_the_contract() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    layers = next(each for each in project["tool"]["importlinter"]["contracts"] if each["id"] == "layers")
+    rooms = [layer.split(" | ") for layer in layers["layers"]]
+
+    # The program itself is none.
+    assert [["__main__"], *first_cells("Rooms")] == rooms
+
+
+def test_the_folders_of_tests_that_are_told_of_are_those_there_are() -> None:
+    folders = {
+        f"tests/{each.parent.relative_to(ROOT / 'tests').parts[0]}"
+        for each in (ROOT / "tests").rglob("*/test_*.py")
+    }
+
+    told = [name for row in first_cells("Tests") for name in row]
+
+    assert len(told) == len(set(told))
+    assert {each for each in told if each.startswith("tests/")} == folders
