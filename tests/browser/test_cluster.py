@@ -153,6 +153,26 @@ def test_of_the_past_that_is_told_which_the_log_has(
         expect(elections.first).to_contain_text("id: e1")
 
 
+def test_who_records_and_how_it_is_with_him_is_told(
+    own_redis: RedisServer, visit: Visit, tmp_path: Path
+) -> None:
+    log = str(tmp_path / "log")
+    environment = own_environment(CELERIAC_BROKER_URL=own_redis.url)
+    with dashboard(own_redis.url, "--log", log) as running:
+        page = visit(running).go("/cluster")
+        expect(page.locator("[data-empty=recorders]")).to_contain_text("celeriac record is one")
+        rows = page.get_by_role("region", name="Recorders").locator("tbody tr")
+
+        with Program("record", log, cwd=tmp_path, env=environment) as recorder:
+            expect(rows).to_have_count(1)
+            expect(rows).to_contain_text("records")
+            assert [each["ailment"] for each in running.api("cluster")["recorders"]] == [""]
+            recorder.terminate()
+            assert recorder.wait() == 0
+
+        expect(rows.locator(".is-bad")).to_be_visible()
+
+
 def test_of_very_many_workers_some_are_listed_and_the_rest_is_counted(
     own_redis: RedisServer, visit: Visit
 ) -> None:

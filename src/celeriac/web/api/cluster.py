@@ -8,6 +8,7 @@ from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Other
 from celeriac.views.cell import number_of
 from celeriac.views.overview import Overview
+from celeriac.views.recorder import RecorderRow
 from celeriac.views.text import visible
 from celeriac.views.worker import LiveWorker
 from celeriac.web.api.part import At, Problem, Unknown, board_of
@@ -55,6 +56,8 @@ class ClusterView(NamedTuple):
     refused: dict[str, int]
     gaps: list[GapRow]
     elections: list[ElectionEvent]
+    #: The recorders that tell of themselves on this machine now; none for the past.
+    recorders: list[RecorderRow]
 
 
 @router.get("/overview", response_model=model_of(Overview))
@@ -102,6 +105,7 @@ def cluster_view(board: Board, sight: Sight) -> ClusterView:
         refused=dict(watcher.receiver.gate.refused) if sight.is_live else dict(state.gate.refused),
         gaps=[GapRow(gap.since, gap.until, visible(gap.reason)) for gap in list(state.gaps)],
         elections=[_election(event) for event in _heard(sight)],
+        recorders=board.recorders() if sight.is_live else [],
     )
 
 

@@ -1,4 +1,4 @@
-"""``/cluster``: logical clocks, who leads, what was said of elections, and what was not heard."""
+"""``/cluster``: logical clocks, who leads, what was said of elections, who records, what was not heard."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,6 +6,7 @@ from fastapi import Request
 from nicegui import ui
 
 from celeriac.views.leader import LeaderRow
+from celeriac.views.recorder import RecorderRow
 from celeriac.views.worker import LiveWorker
 from celeriac.web.api.cluster import ClusterView, ElectionEvent, GapRow, cluster_view
 from celeriac.web.board import Leaders
@@ -46,6 +47,13 @@ _ELECTIONS: Final = columns(
     ("at", "When"), ("type", "What"), ("node", "Node"), ("clock", "Clock", "right"), ("fields", "Said")
 )
 _GAPS: Final = columns(("since", "From"), ("until", "To"), ("length", "Length", "right"), ("reason", "Why"))
+_RECORDERS: Final = columns(
+    ("name", "Recorder"),
+    ("health", "How it is"),
+    ("lag", "Late by", "right"),
+    ("dropped", "Dropped", "right"),
+    ("gaps", "Gaps", "right"),
+)
 _REFUSED: Final = columns(("reason", "Why"), ("count", "Messages", "right"))
 
 
@@ -111,6 +119,14 @@ class _ClusterPage:
             rows.show([])
 
     def _make_missing(self) -> None:
+        with section("Recorders"):
+            self._recorders = _Rows(
+                table(_RECORDERS, label="Recorders", states=("health",)),
+                "No recorder writes a log on this machine: celeriac up has one, celeriac record is one."
+                if self._visit.is_live
+                else "How recorders were then is not recorded; what they missed is among the gaps.",
+                mark="recorders",
+            )
         with section("Gaps in the reception"):
             self._gaps = _Rows(
                 table(_GAPS, label="Gaps in the reception"),
@@ -146,6 +162,7 @@ class _ClusterPage:
             [self._clock_row(number, each, view) for number, each in enumerate(listed)],
             more=len(told.workers) - len(listed),
         )
+        self._recorders.show([_recorder_row(number, each) for number, each in enumerate(view.recorders)])
         self._gaps.show([_gap_row(number, each) for number, each in enumerate(reversed(view.gaps))])
         self._refused.show([
             {"id": number, "reason": reason, "count": count_text(count)}
@@ -204,6 +221,18 @@ def _no_elections(visit: Visit) -> str:
         return "No election was recorded in the hour before."
     before = ", and none is in the log of the hour before" if visit.desk.board.has_past else ""
     return f"No election was heard of since this dashboard began{before}."
+
+
+def _recorder_row(number: int, row: RecorderRow) -> dict[str, Any]:
+    return {
+        "id": number,
+        "name": row.name,
+        "health": row.ailment or "records",
+        "health_class": "is-bad" if row.ailment else "",
+        "lag": duration_text(row.lag),
+        "dropped": count_text(row.dropped),
+        "gaps": count_text(row.gaps),
+    }
 
 
 def _gap_row(number: int, gap: GapRow) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """``/``: how the cluster is, in a few numbers and charts."""
 
 from collections.abc import Callable
+from itertools import dropwhile
 from urllib.parse import parse_qs
 
 from fastapi import Request
@@ -77,7 +78,8 @@ class _OverviewPage:
         alive, all_ = told.workers.get("ALIVE", 0), sum(told.workers.values()) - told.workers.get("LEFT", 0)
         self._tiles["workers"].show(f"{alive} of {all_}", is_bad=alive < all_)
         self._tiles["tasks"].show(count_text(told.tasks))
-        self._show_charts(told.last_hour)
+        # Or the first minutes would be a few dots at the edge of an empty hour.
+        self._show_charts([*dropwhile(lambda point: point.received is None, told.last_hour)])
         self._alerts.show(told.alerts)
         self._show_states(told.tasks_by_state)
         self._show_queues(told.queues, told.queue_trouble)
