@@ -107,6 +107,11 @@ def a_group(size: int) -> Any:
     return group(add.s(number, number) for number in range(size))
 
 
+def a_chord_in_a_chain(size: int) -> Any:
+    """Return a chain of a task, a group, a task that needs all of the group, and one more."""
+    return chain(echo.s(2), group(echo.s() for _ in range(size)), total.s(), add.s(1))
+
+
 def a_chord(size: int) -> Any:
     """Return a chord that adds up the even numbers from 0."""
     return chord(a_group(size), total.s())

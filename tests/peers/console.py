@@ -132,6 +132,17 @@ def mixed_load() -> dict[str, list[str]]:
     return ids
 
 
+def chords() -> dict[str, list[str]]:
+    """Send a chord within a chain and one by itself; return the ids of their bodies and of their headers."""
+    # The end of the chain, then its body, and the group before that.
+    chained = peers.a_chord_in_a_chain(3).delay().parent
+    alone = peers.a_chord(3).delay()
+    return {
+        "chained": [str(each.id) for each in (chained, *chained.parent.results)],
+        "alone": [str(each.id) for each in (alone, *alone.parent.results)],
+    }
+
+
 def states(ids: list[str]) -> list[str]:
     """Return what the result backend says of tasks."""
     return [app.backend.get_task_meta(id_, cache=False)["status"] for id_ in ids]
@@ -154,7 +165,7 @@ def broadcast(command: str, **options: Any) -> Any:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (watch, show, send, mixed_load, states, ping, inspect, broadcast)
+    for function in (watch, show, send, mixed_load, chords, states, ping, inspect, broadcast)
 }
 
 

@@ -94,9 +94,11 @@ def test_relatives_can_be_opened_and_escape_goes_back() -> None:
     async def visits(person: Person) -> None:
         await person.sees("shop.order")
         await person.press("enter")
-        await person.sees(" task   shop.mail", "parent   RECEIVED", "shop.pay")
+        await person.sees(" task   shop.mail", "ancestor   SUCCESS       shop.order and 1 more that it sent")
+        await person.sees("parent     RECEIVED      └─shop.pay", "self       FAILURE         └─shop.mail")
         await person.press("p")
-        await person.sees(" task   shop.pay", "parent   SUCCESS", "child    FAILURE")
+        await person.sees(" task   shop.pay", "parent     SUCCESS       shop.order")
+        await person.sees("child      FAILURE       │ └─shop.mail", "sibling    RECEIVED      └─shop.ship")
         await person.press("tab", "down", "enter")
         await person.sees(" task   shop.mail")
         await person.press("escape", "escape", "escape")
@@ -105,11 +107,33 @@ def test_relatives_can_be_opened_and_escape_goes_back() -> None:
     sit_down(past(*FAMILY), visits)
 
 
+def test_how_many_relatives_are_not_shown_is_told() -> None:
+    many = [received(f"c{number}", 2.0 + number / 100, parent_id="root") for number in range(103)]
+
+    async def reads(person: Person) -> None:
+        await person.sees("shop.pay")
+        await person.press("slash")
+        await person.type("shop.order")
+        await person.press("enter", "enter")
+        await person.sees(" task   shop.order", "self       RECEIVED      shop.order and 3 more that it sent")
+
+    sit_down(past(received("root", 1.0, name="shop.order", root_id="root"), *many), reads)
+
+
+def test_a_workflow_says_how_its_tasks_were_sent() -> None:
+    async def looks(person: Person) -> None:
+        await person.sees("shop.order")
+        await person.press("w")
+        await person.sees("KIND", "├─shop.pay", "group of 2", "chain link")
+
+    sit_down(past(*FAMILY), looks, size=(120, 30))
+
+
 def test_a_parent_that_nobody_heard_of_is_told_and_not_opened() -> None:
     async def visits(person: Person) -> None:
         await person.sees("shop.pay")
         await person.press("enter")
-        await person.sees("parent   not in memory", "long-gone")
+        await person.sees("parent     not in memory", "long-gone")
         await person.press("p")
         await person.sees("long-gone is not in memory")
 

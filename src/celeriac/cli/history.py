@@ -178,7 +178,7 @@ def task_(
     place: Place = None,
     as_json: AsJson = False,
 ) -> Code:
-    """Show all about a task: its attempts, what it was given, what it returned or raised.
+    """Show all about a task: its events, its attempts, what it was given, what it returned or raised.
 
     What it was given and what became of it is read from the log, for as long as that has it.
 
@@ -193,10 +193,12 @@ def task_(
     else:
         for name, text in stories.task_lines(story):
             output.write(f"{name:<10}  {text}".rstrip())
-        heads, rows = stories.attempt_rows(story)
-        if rows:
-            output.write("")
-            output.write_table(tuple(head.upper() for head in heads), rows, {})
+        for heads, rows in (stories.attempt_rows(story), stories.timeline_rows(story)):
+            if rows:
+                output.write("")
+                output.write_table(tuple(head.upper() for head in heads), rows, {})
+        if story.unread:
+            output.say(stories.unread_text(story))
     for note in story.notes:
         output.say(note)
     return Code.OK

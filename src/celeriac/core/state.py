@@ -169,6 +169,11 @@ class ClusterState:
         with self._lock:
             return {self.tasks[child] for child in self._children.get(uuid, ())}
 
+    def count_children(self, uuid: str) -> int:
+        """Return how many tasks in memory the task ``uuid`` sent."""
+        with self._lock:
+            return len(self._children.get(uuid, ()))
+
     # -- what people do
 
     def clear_tasks(self, ready: bool = True) -> None:

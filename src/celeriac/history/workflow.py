@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from celeriac.core.workflow import Node, in_tree_order
+from celeriac.core.workflow import Node, Shape, critical_path, in_tree_order, shapes
 from celeriac.errors import CallerError
 from celeriac.history.edition import Edition
 from celeriac.history.span import Days
@@ -27,7 +27,8 @@ _ALONE: Final = """
 """
 _MEMBERS: Final = """
     SELECT t.uuid, t.name, t.state, t.worker, t.parent_id, t.first_at, t.last_at, t.runtime, t.started_at,
-        coalesce(t.succeeded_at, t.failed_at, t.revoked_at)
+        coalesce(t.succeeded_at, t.failed_at, t.revoked_at),
+        coalesce(list_min([each.at for each in t.history if each.type = 'started']), t.started_at, t.first_at)
     FROM {tasks} AS t WHERE %s = $root ORDER BY t.first_at NULLS LAST, t.uuid LIMIT $limit
 """
 #: Two statements: files are passed over by what they say of one column, and not of one or another.
@@ -47,13 +48,25 @@ def workflow_story(edition: Edition, uuid: str, *, limit: int) -> WorkflowStory:
     members = edition.ask(_FIRST, known, days)
     if count > 1:
         members += [row for row in edition.ask(_REST, known, days) if row[0] != root]
-    critical = None if path is None else tuple(path)
-    tasks = _ordered(members[:limit], root, frozenset(critical or ()))
-    if len(tasks) == 1 and run is None:
-        run = tasks[0].run
+    rows = {row[0]: row for row in members[:limit]}
+    is_cut = count > len(rows)
+    nodes = {uuid: _node(row) for uuid, row in rows.items()}
+    found = {} if is_cut else shapes(nodes, root)
+    is_joined = any(shape.waits_for is not None for shape in found.values())
+    if path is not None and is_joined:
+        # The tables follow who sent whom, and know of no chords.
+        path = critical_path(nodes, root, found)
+    critical = frozenset(path or ())
+    tasks = [
+        _task(rows[uuid], depth, found.get(uuid), is_critical=uuid in critical)
+        for uuid, depth in in_tree_order(nodes, root)
+    ]
+    if is_joined or (len(tasks) == 1 and run is None):
+        runs = [each.run for each in tasks if each.is_critical and each.run is not None]
+        run = sum(runs) if runs else None
     counts = (count, succeeded, failed, unfinished)
-    is_cut = count > len(tasks)
-    return WorkflowStory(root, name, tasks, *counts, begin_at, end_at, critical, run, is_cut)
+    line = None if path is None else tuple(path)
+    return WorkflowStory(root, name, tasks, *counts, begin_at, end_at, line, run, is_cut)
 
 
 def _found(edition: Edition, uuid: str) -> tuple[str, tuple[Any, ...]]:
@@ -73,18 +86,15 @@ def _found(edition: Edition, uuid: str) -> tuple[str, tuple[Any, ...]]:
     return uuid, edition.ask(_ALONE, {"root": uuid, "succeeded": SUCCESS, "failed": _FAILED})[0]
 
 
-def _ordered(members: list[tuple[Any, ...]], root: str, critical: frozenset[str]) -> list[WorkflowTask]:
-    """Return tasks so that those below one follow it."""
-    rows = {row[0]: row for row in members}
-    nodes = {uuid: Node(row[4]) for uuid, row in rows.items()}
-    return [
-        _task(rows[uuid], depth, is_critical=uuid in critical) for uuid, depth in in_tree_order(nodes, root)
-    ]
+def _node(row: tuple[Any, ...]) -> Node:
+    _, _, state, _, parent_id, _, last_at, _, _, ended_at, began_at = row
+    return Node(parent_id, ended_at, last_at, began_at, state == SUCCESS)
 
 
-def _task(row: tuple[Any, ...], depth: int, *, is_critical: bool) -> WorkflowTask:
-    uuid, name, state, worker, parent_id, first_at, last_at, runtime, started_at, ended_at = row
+def _task(row: tuple[Any, ...], depth: int, shape: Shape | None, *, is_critical: bool) -> WorkflowTask:
+    uuid, name, state, worker, parent_id, first_at, last_at, runtime, started_at, ended_at, _ = row
     run = runtime
     if run is None and started_at is not None and ended_at is not None:
         run = ended_at - started_at
-    return WorkflowTask(uuid, name, state, worker, parent_id, depth, first_at, last_at, run, is_critical)
+    told = (uuid, name, state, worker, parent_id, depth, first_at, last_at, run, is_critical)
+    return WorkflowTask(*told, *(shape or ()))

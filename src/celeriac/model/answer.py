@@ -3,7 +3,10 @@
 Moments are seconds of the epoch, durations are seconds. None stands for what the tables do not know.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from celeriac.model.events import TaskEvent
 
 __all__ = [
     "AttemptTimes",
@@ -67,7 +70,7 @@ class Comparison(NamedTuple):
 
 
 class TaskStory(NamedTuple):
-    """All that is known of a task. Rows are as their tables have them, without ``history``."""
+    """All that is known of a task. Rows are as their tables have them, without ``course`` and ``history``."""
 
     task: dict[str, Any]
     attempts: list[dict[str, Any]]
@@ -76,6 +79,10 @@ class TaskStory(NamedTuple):
     payload: dict[str, str]
     #: Why something of it is missing.
     notes: list[str]
+    #: Whole where the log still has them.
+    events: Sequence[TaskEvent] = ()
+    #: How many of them are told by the tables alone, without what they say beside.
+    unread: int = 0
 
 
 class WorkflowTask(NamedTuple):
@@ -92,6 +99,12 @@ class WorkflowTask(NamedTuple):
     end_at: float | None
     run: float | None
     is_critical: bool
+    #: How it was sent: ``chain``, ``group`` or, inferred, ``body`` of a chord; None if that cannot be told.
+    kind: str | None = None
+    #: The number, within the workflow, of the group that it is one of.
+    group: int | None = None
+    #: The number of the group that it waited for, if it is held for the body of a chord.
+    waits_for: int | None = None
 
 
 class WorkflowStory(NamedTuple):
@@ -107,7 +120,7 @@ class WorkflowStory(NamedTuple):
     open: int
     begin_at: float | None
     end_at: float | None
-    #: The line of tasks that ended last; None in too large a workflow.
+    #: The line of tasks that ended last; None in too large a workflow, and where not all tasks are known.
     critical_path: tuple[str, ...] | None
     #: The seconds that those ran.
     critical_run: float | None

@@ -6,8 +6,8 @@ from rich.text import Text
 
 from celeriac.model.states import FAILURE, PENDING, RECEIVED, REJECTED, RETRY, REVOKED, STARTED, SUCCESS
 from celeriac.tui.listing import Column
+from celeriac.views.family import FamilyRow, more_text
 from celeriac.views.story import WorkflowRow
-from celeriac.views.task import Relative
 from celeriac.views.task_list import ListedTask
 from celeriac.views.text import duration_text, number_text, time_text
 from celeriac.views.worker import LiveWorker
@@ -66,9 +66,9 @@ TASKS: Final = (
     Column("OUTCOME", share=3),
 )
 RELATIVES: Final = (
-    Column("RELATIVE", width=8),
+    Column("RELATIVE", width=10),
     Column("STATE", width=13),
-    Column("TASK", share=1),
+    Column("TASK", share=2),
     Column("ID", share=1),
 )
 WORKFLOW: Final = (
@@ -78,7 +78,8 @@ WORKFLOW: Final = (
     Column("BEGIN", width=9),
     Column("RUN", width=9),
     Column("*", width=1),
-    Column("ID", share=2, least=100),
+    Column("KIND", width=13, least=90),
+    Column("ID", share=2, least=110),
 )
 
 
@@ -127,14 +128,15 @@ def task_cells(row: ListedTask) -> list[Text]:
     ]
 
 
-def relative_cells(row: tuple[str, Relative]) -> list[Text]:
-    """Return what is shown of a relative, and of what kind it is."""
-    kind, relative = row
+def relative_cells(row: tuple[str, FamilyRow]) -> list[Text]:
+    """Return what is shown of a relative, below the branches that lead to it."""
+    branch, relative = row
     state = relative.state or "not in memory"
+    more = more_text(relative)
     return [
-        told(kind),
+        told(relative.kin),
         Text(state, style=style_of(relative.state)),
-        named(relative.name),
+        Text(branch, style="dim") + named(relative.name) + Text(f" {more}" if more else "", style="dim"),
         told(relative.uuid),
     ]
 
@@ -150,6 +152,7 @@ def workflow_cells(row: tuple[str, WorkflowRow]) -> list[Text]:
         told("" if told_of.begin is None else f"+{duration_text(told_of.begin)}"),
         told(duration_text(told_of.run)),
         told(told_of.critical),
+        told(told_of.kind),
         told(told_of.id),
     ]
 

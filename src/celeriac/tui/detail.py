@@ -33,6 +33,8 @@ def detail_text(detail: TaskDetail) -> RenderableType:
         parts += [_head("ATTEMPTS"), _attempts(detail.attempts)]
     if detail.traceback:
         parts += [_head("TRACEBACK"), *(Text(line) for line in detail.traceback)]
+    if detail.family.notes:
+        parts += [_head("RELATIVES"), *(Text(note) for note in detail.family.notes)]
     return Group(*parts)
 
 

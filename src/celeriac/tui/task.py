@@ -16,7 +16,9 @@ from celeriac.tui.listing import Listing
 from celeriac.tui.screen import Lookout
 from celeriac.tui.sight import Sight
 from celeriac.tui.wish import RevokeWished, TaskWished, WorkflowWished
-from celeriac.views.task import Relative, TaskDetail, task_detail
+from celeriac.tui.workflow import DEEPEST, branches
+from celeriac.views.family import FamilyRow
+from celeriac.views.task import TaskDetail, task_detail
 from celeriac.views.text import visible
 
 __all__ = ["TaskScreen"]
@@ -66,12 +68,7 @@ class TaskScreen(Lookout):
     def look(self) -> Callable[[], TaskDetail | None]:
         """Ask for one task."""
         state, uuid = self.sight.scene.state, self.uuid
-
-        def detail() -> TaskDetail | None:
-            task = state.tasks.get(uuid)
-            return None if task is None else task_detail(task)
-
-        return detail
+        return lambda: task_detail(state, uuid)
 
     def present(self, seen: TaskDetail | None) -> None:
         """Show what is known of it."""
@@ -81,16 +78,17 @@ class TaskScreen(Lookout):
         self._parent_id = None if seen.parent is None else seen.parent.key
         self._heading.update(detail_title(seen))
         self._detail.update(detail_text(seen))
-        relatives = [("child", child) for child in seen.children]
-        if seen.parent is not None:
-            relatives.insert(0, ("parent", seen.parent))
-        self._present_relatives(relatives)
+        self._present_relatives(seen.family.rows)
 
-    def _present_relatives(self, relatives: list[tuple[str, Relative]]) -> None:
+    def _present_relatives(self, rows: list[FamilyRow]) -> None:
         most = max(2, self.size.height // _RELATIVES_SHARE)
-        self._relatives.display = bool(relatives)
-        self._relatives.styles.height = min(len(relatives) + 1, most)
-        self._relatives.renew(relatives)
+        is_first = not self._relatives.rows
+        self._relatives.display = len(rows) > 1
+        self._relatives.styles.height = min(len(rows) + 1, most)
+        leads = branches([min(each.depth, DEEPEST) for each in rows])
+        self._relatives.renew(list(zip(leads, rows, strict=True)))
+        if is_first:
+            self._relatives.choose([each.kin for each in rows].index("self"))
 
     @on(Listing.Opened, "#relatives")
     def open_relative(self, event: Listing.Opened) -> None:
@@ -106,6 +104,8 @@ class TaskScreen(Lookout):
             self._open(self._parent_id)
 
     def _open(self, uuid: str) -> None:
+        if uuid == self.uuid:
+            return
         if self.sight.scene.state.tasks.get(uuid) is None:
             self.notify(f"{visible(uuid)} is not in memory", severity="warning", markup=False)
         else:

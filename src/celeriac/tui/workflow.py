@@ -18,10 +18,10 @@ from celeriac.tui.wish import RevokeWished, TaskWished
 from celeriac.views.live_workflow import live_workflow
 from celeriac.views.story import WorkflowRow, workflow_lines, workflow_rows
 
-__all__ = ["WorkflowScreen", "branches"]
+__all__ = ["DEEPEST", "WorkflowScreen", "branches"]
 
 #: Levels that are set in; those below stand under the last of them.
-_DEEPEST: Final = 20
+DEEPEST: Final = 20
 
 
 class WorkflowScreen(Lookout):
@@ -86,7 +86,7 @@ class WorkflowScreen(Lookout):
 
 def tree_rows(story: WorkflowStory) -> list[tuple[str, tuple[str, WorkflowRow]]]:
     """Return the id of each task, the branch that leads to it, and what is told of it."""
-    depths = [min(each.depth, _DEEPEST) for each in story.tasks]
+    depths = [min(each.depth, DEEPEST) for each in story.tasks]
     # The rows are set in by blanks; here branches do that.
     rows = [
         row._replace(task=row.task[2 * depth :])

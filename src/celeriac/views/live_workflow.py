@@ -4,7 +4,7 @@ from collections import deque
 from typing import Final
 
 from celeriac.core.task import Task
-from celeriac.core.workflow import Node, critical_path, in_tree_order
+from celeriac.core.workflow import Node, Shape, critical_path, in_tree_order, shapes
 from celeriac.model.answer import WorkflowStory, WorkflowTask
 from celeriac.model.states import SUCCESS
 from celeriac.node.state import State
@@ -28,11 +28,13 @@ def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
     members, is_cut = state.freeze_while(_members, state, root)
     if not members:
         return None
-    nodes = {each.uuid: Node(each.parent_link, _ended_at(each), _last_at(each)) for each in members.values()}
-    path = critical_path(nodes, root)
-    critical = frozenset(path)
+    nodes = {uuid: _node(each) for uuid, each in members.items()}
+    # Part of the tasks tell neither how many were sent together nor which of them all ended last.
+    found = {} if is_cut else shapes(nodes, root)
+    path = None if is_cut else critical_path(nodes, root, found)
+    critical = frozenset(path or ())
     tasks = [
-        _told(members[each], depth, is_critical=each in critical)
+        _told(members[each], depth, found.get(each), is_critical=each in critical)
         for each, depth in in_tree_order(nodes, root)
     ]
     first = members.get(root)
@@ -48,8 +50,10 @@ def live_workflow(state: State, uuid: str) -> WorkflowStory | None:
         failed=sum(is_done.values()) - succeeded,
         open=len(tasks) - sum(is_done.values()),
         begin_at=min((each.begin_at for each in tasks if each.begin_at is not None), default=None),
-        end_at=max((each.end_at for each in tasks if each.end_at is not None), default=None),
-        critical_path=tuple(path),
+        end_at=None
+        if is_cut
+        else max((each.end_at for each in tasks if each.end_at is not None), default=None),
+        critical_path=path,
         critical_run=sum(runs) if runs else None,
         is_cut=is_cut,
     )
@@ -88,7 +92,18 @@ def _members(state: State, root: str) -> tuple[dict[str, Task], bool]:
     return found, bool(waiting)
 
 
-def _told(task: Task, depth: int, *, is_critical: bool) -> WorkflowTask:
+def _node(task: Task) -> Node:
+    began_at = task.first("started")
+    return Node(
+        parent_id=task.parent_link,
+        ended_at=_ended_at(task),
+        last_at=_last_at(task),
+        began_at=_first_at(task) if began_at is None else began_at,
+        has_returned=task.state == SUCCESS,
+    )
+
+
+def _told(task: Task, depth: int, shape: Shape | None, *, is_critical: bool) -> WorkflowTask:
     started_at, ended_at = task.started, _ended_at(task)
     took = None if started_at is None or ended_at is None or ended_at < started_at else ended_at - started_at
     return WorkflowTask(
@@ -102,6 +117,9 @@ def _told(task: Task, depth: int, *, is_critical: bool) -> WorkflowTask:
         end_at=_last_at(task),
         run=took if task.runtime is None else task.runtime,
         is_critical=is_critical,
+        kind=shape and shape.kind,
+        group=shape and shape.group,
+        waits_for=shape and shape.waits_for,
     )
 
 

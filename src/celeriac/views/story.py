@@ -1,23 +1,41 @@
 """Rows for one task and for one workflow. Every text is safe to show; moments are ISO 8601 in UTC."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from celeriac.model.answer import TaskStory, WorkflowStory
+from celeriac.model.answer import TaskStory, WorkflowStory, WorkflowTask
 from celeriac.views.cell import foreign_cell, foreign_value, moment_of, name_text, number_of, shown, text_of
+from celeriac.views.task import TaskEventRow, event_rows
 from celeriac.views.text import duration_text, visible_lines
 
 __all__ = [
+    "INFERRED_NOTE",
+    "KINDS_NOTE",
     "WorkflowRow",
     "attempt_rows",
+    "kind_texts",
     "task_dict",
     "task_lines",
+    "timeline",
+    "timeline_rows",
+    "unread_text",
     "workflow_dict",
     "workflow_lines",
     "workflow_rows",
 ]
 
 _TEXT_CHARS: Final = 400
+#: What the kinds of tasks rest on.
+KINDS_NOTE: Final = (
+    "Events say who sent a task, and nothing of chains, groups and chords: a chain link is the only task "
+    "that another sent, a group is several, however they were sent. A group or chord that no task sent is "
+    "a workflow for each task of it."
+)
+INFERRED_NOTE: Final = (
+    "A chord body is inferred: it began when all of a group had returned, of which one sent it and no other "
+    "sent anything."
+)
 
 
 class WorkflowRow(NamedTuple):
@@ -29,12 +47,14 @@ class WorkflowRow(NamedTuple):
     begin: float | None
     run: float | None
     critical: str
+    kind: str
     id: str
 
 
 def workflow_rows(story: WorkflowStory) -> list[WorkflowRow]:
     """Return a row for each task, set in below the one that sent it."""
     begin_at = story.begin_at
+    kinds = kind_texts(story.tasks)
     return [
         WorkflowRow(
             f"{'  ' * min(each.depth, 20)}{name_text(each.name)}",
@@ -43,10 +63,28 @@ def workflow_rows(story: WorkflowStory) -> list[WorkflowRow]:
             None if begin_at is None or each.begin_at is None else number_of(each.begin_at - begin_at),
             number_of(each.run),
             "*" if each.is_critical else "",
+            kind,
             text_of(each.uuid),
         )
-        for each in story.tasks
+        for each, kind in zip(story.tasks, kinds, strict=True)
     ]
+
+
+def kind_texts(tasks: Sequence[WorkflowTask]) -> list[str]:
+    """Return how each task of a workflow was sent, in words; nothing where that cannot be told."""
+    sizes = Counter(each.group for each in tasks)
+    return [_kind_text(each, sizes) for each in tasks]
+
+
+def _kind_text(task: WorkflowTask, sizes: Mapping[int | None, int]) -> str:
+    group = "" if task.group is None else f"group of {sizes[task.group]:,}"
+    match task.kind:
+        case "chain":
+            return "chain link"
+        case "body":
+            return f"chord body, {group}" if group else "chord body"
+        case _:
+            return group
 
 
 def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
@@ -54,6 +92,7 @@ def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
     counts = f"{story.size:,}: {story.succeeded:,} succeeded, {story.failed:,} failed, {story.open:,} open"
     critical = "" if story.critical_path is None else f"{len(story.critical_path)} tasks"
     ran = f", which ran {duration_text(story.critical_run)}" if story.critical_run is not None else ""
+    bodies = sum(each.waits_for is not None for each in story.tasks)
     lines = {
         "workflow": text_of(story.root_id),
         "name": name_text(story.name),
@@ -62,6 +101,9 @@ def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
         "began": moment_of(story.begin_at) or "",
         "took": duration_text(story.makespan),
         "critical path": f"{critical}{ran}" if critical else "not followed, as there are too many tasks",
+        "chord bodies": f"{bodies:,}, inferred: each began when all of a group had returned"
+        if bodies
+        else "",
     }
     return [(name, text) for name, text in lines.items() if text]
 
@@ -117,6 +159,30 @@ def task_lines(story: TaskStory) -> list[tuple[str, str]]:
     return lines
 
 
+def timeline(story: TaskStory) -> list[TaskEventRow]:
+    """Return the events of a task in logical order, as of one that is in memory."""
+    return event_rows(story.events)
+
+
+def timeline_rows(story: TaskStory) -> tuple[tuple[str, ...], list[list[object]]]:
+    """Return heads and rows of the events of a task, as a terminal shows them."""
+    rows: list[list[object]] = [
+        [moment_of(each.at), each.clock, each.type, each.node, each.pid or None, each.detail]
+        for each in timeline(story)
+    ]
+    return ("at", "clock", "event", "node", "pid", "detail"), rows
+
+
+def unread_text(story: TaskStory) -> str:
+    """Return of how many events the log was not read, and why; nothing for none."""
+    if not story.unread:
+        return ""
+    return (
+        f"What {story.unread:,} of {len(story.events):,} events say beside is not told: they cannot be read "
+        "from the log any more, or are in too many files of it."
+    )
+
+
 _ATTEMPT: Final = ("retries", "worker", "pid", "started_at", "ended_at", "outcome", "wait", "run")
 
 
@@ -138,6 +204,8 @@ def task_dict(story: TaskStory) -> dict[str, object]:
         "tries": [_values(each) for each in story.attempts],
         "failures": [_values(each) for each in story.failures],
         **story.payload,
+        "events": [each._asdict() for each in timeline(story)],
+        "unread": story.unread,
         "notes": story.notes,
     }
 

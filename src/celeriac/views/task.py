@@ -1,6 +1,7 @@
 """All that is known of one task: its events in logical order, its attempts, and its relatives."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from celeriac.core.attempt import attempts_of
@@ -9,12 +10,14 @@ from celeriac.core.task import Task
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Received, Sent, TaskEvent
 from celeriac.node.scene import read_eta
+from celeriac.node.state import State
 from celeriac.views.cell import number_of
 from celeriac.views.event import event_line
+from celeriac.views.family import Family, live_family
 from celeriac.views.task_list import ListedTask, listed
 from celeriac.views.text import visible, visible_lines
 
-__all__ = ["AttemptRow", "Relative", "TaskDetail", "TaskEventRow", "task_detail"]
+__all__ = ["AttemptRow", "Relative", "TaskDetail", "TaskEventRow", "event_rows", "task_detail"]
 
 _NAME_CHARS: Final = 120
 #: What a task was given and what it returned; Celery cuts both at a thousand or so.
@@ -93,10 +96,17 @@ class TaskDetail(NamedTuple):
     attempts: list[AttemptRow]
     parent: Relative | None
     children: list[Relative]
+    #: How many tasks it sent that are not in ``children``.
+    more_children: int
+    family: Family
 
 
-def task_detail(task: Task) -> TaskDetail:
-    """Return what is known of a task."""
+def task_detail(state: State, uuid: str) -> TaskDetail | None:
+    """Return what is known of a task; None if that is nothing."""
+    task: Task | None = state.tasks.get(uuid)
+    if task is None:
+        return None
+    children = task.children
     return TaskDetail(
         task=listed(task),
         phase=task.phase,
@@ -115,17 +125,19 @@ def task_detail(task: Task) -> TaskDetail:
         deliveries=task.deliveries,
         executions=task.executions,
         is_conflict=task.conflict,
-        events=_event_rows(task),
+        events=event_rows(task.history),
         attempts=_attempt_rows(task),
         parent=None if task.parent_link is None else _relative(task.parent_link, task.parent),
-        children=_children(task.children),
+        children=_children(children),
+        more_children=max(len(children) - _MOST_CHILDREN, 0),
+        family=live_family(state, uuid),
     )
 
 
-def _event_rows(task: Task) -> list[TaskEventRow]:
-    """Return the events of a task in logical order: a cause before its effect."""
+def event_rows(events: Sequence[TaskEvent]) -> list[TaskEventRow]:
+    """Return the events of one task in logical order: a cause before its effect."""
     receipts: dict[int, int] = {}
-    for event in task.history:
+    for event in events:
         if isinstance(event, Received):
             receipts[event.retries] = min(event.clock, receipts.get(event.retries, event.clock))
 
@@ -137,7 +149,7 @@ def _event_rows(task: Task) -> list[TaskEventRow]:
         return clock, not is_sent, display_key(event)
 
     rows = []
-    for event in sorted(task.history, key=turn):
+    for event in sorted(events, key=turn):
         line = event_line(event)
         clock = None if event.clock == NO_CLOCK else event.clock
         at = number_of(event.timestamp) or None
@@ -163,8 +175,8 @@ def _attempt_rows(task: Task) -> list[AttemptRow]:
     ]
 
 
-def _children(children: Iterable[Task]) -> list[Relative]:
-    known = sorted(children, key=lambda child: child.heard)[:_MOST_CHILDREN]
+def _children(children: set[Task]) -> list[Relative]:
+    known = nsmallest(_MOST_CHILDREN, children, key=lambda child: child.heard)
     return [_relative(child.uuid, child) for child in known]
 
 

@@ -57,10 +57,10 @@ def tasks(
 @router.get("/tasks/{uuid:name}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
 def task(board: _Board, uuid: _Id, at: At = None) -> Any:
     """Return all that is known of a task."""
-    known = board.scene(at).state.tasks.get(uuid)
-    if known is None:
+    told = task_detail(board.scene(at).state, uuid)
+    if told is None:
         raise Unknown("no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/")
-    return answer(task_detail(known))
+    return answer(told)
 
 
 @router.get("/workflows/{uuid:name}", responses={404: {"model": Problem}})

@@ -1,6 +1,8 @@
 """A workflow as a graph: who sent whom from left to right, and in their order from top to bottom."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from nicegui import events, ui
@@ -9,10 +11,12 @@ from celeriac.model.answer import WorkflowTask
 from celeriac.views.cell import name_text, number_of, text_of
 from celeriac.web.pages.format import UNKNOWN, duration_text
 
-__all__ = ["MOST_NODES", "Place", "WorkflowGraph", "drawn_of", "places"]
+__all__ = ["MOST_JOINS", "MOST_NODES", "Drawn", "Place", "WorkflowGraph", "drawn_of", "joins", "places"]
 
 #: The most tasks that are drawn: nobody can tell more apart.
 MOST_NODES: Final = 300
+#: The most lines from the tasks of groups to those that waited for them: two large groups in a row have more.
+MOST_JOINS: Final = 1000
 _GREY: Final = "#868e96"
 _MARK: Final = "#e8890c"
 _COLOURS: Final = {
@@ -39,12 +43,22 @@ class Place(NamedTuple):
     above: int | None
 
 
+class Drawn(NamedTuple):
+    """How much of a workflow is drawn."""
+
+    tasks: int
+    #: Whether lines to the body of a chord are drawn, and whether all of them are.
+    has_joins: bool
+    has_all_joins: bool
+
+
 class WorkflowGraph:
     """Draws tasks; ``on_choose`` is given the id of one that was clicked."""
 
     def __init__(self, on_choose: Callable[[str], None]) -> None:
         self._on_choose = on_choose
         self._tasks: list[WorkflowTask] = []
+        self._drawn = Drawn(0, False, True)
         self._chart = ui.echart(
             {
                 "animation": False,
@@ -81,11 +95,11 @@ class WorkflowGraph:
             'role=img aria-label="Graph of the tasks; the table below tells the same" data-graph'
         )
 
-    def show(self, tasks: Sequence[WorkflowTask]) -> int:
-        """Draw tasks, in the order of their tree; return how many of them are drawn."""
+    def show(self, tasks: Sequence[WorkflowTask]) -> Drawn:
+        """Draw tasks, in the order of their tree; return how much of them is drawn."""
         drawn = drawn_of(tasks)
         if drawn == self._tasks:
-            return len(drawn)
+            return self._drawn
         self._tasks = drawn
         found = places(drawn)
         rows = max(place.row for place in found) + 1 if found else 1
@@ -97,14 +111,14 @@ class WorkflowGraph:
             _node(number, task, (place.column * step, place.row * line))
             for number, (task, place) in enumerate(zip(drawn, found, strict=True))
         ]
-        series["links"] = [
-            _edge(place.above, number, is_critical=task.is_critical and drawn[place.above].is_critical)
-            for number, (task, place) in enumerate(zip(drawn, found, strict=True))
-            if place.above is not None
-        ]
+        joined = list(islice(joins(drawn), MOST_JOINS + 1))
+        sent = [(place.above, number) for number, place in enumerate(found) if place.above is not None]
+        series["links"] = [_edge(drawn, *line) for line in sent]
+        series["links"] += [_edge(drawn, *line, is_inferred=True) for line in joined[:MOST_JOINS]]
         self._chart.style(f"height: {height:.0f}px")
         self._chart.update()
-        return len(drawn)
+        self._drawn = Drawn(len(drawn), bool(joined), len(joined) <= MOST_JOINS)
+        return self._drawn
 
     def _clicked(self, event: events.EChartPointClickEventArguments) -> None:
         if event.data_type == "node" and 0 <= event.data_index < len(self._tasks):
@@ -132,6 +146,18 @@ def places(tasks: Sequence[WorkflowTask]) -> list[Place]:
             leaves -= 1
             rows[number] = float(leaves)
     return [Place(task.depth, row, each) for task, row, each in zip(tasks, rows, above, strict=True)]
+
+
+def joins(tasks: Sequence[WorkflowTask]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of tasks that others waited for, and of those, but for what these were sent by."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number, task in enumerate(tasks):
+        if task.group is not None:
+            groups[task.group].append(number)
+    for number, task in enumerate(tasks):
+        for member in groups.get(task.waits_for or 0, ()):
+            if tasks[member].uuid != task.parent_id:
+                yield member, number
 
 
 def drawn_of(tasks: Sequence[WorkflowTask]) -> list[WorkflowTask]:
@@ -166,6 +192,14 @@ def _node(number: int, task: WorkflowTask, at: tuple[float, float]) -> dict[str,
     }
 
 
-def _edge(above: int, number: int, *, is_critical: bool) -> dict[str, Any]:
-    style = {"color": _MARK if is_critical else _GREY, "width": 3 if is_critical else 1.2, "opacity": 0.9}
+def _edge(
+    tasks: Sequence[WorkflowTask], above: int, number: int, is_inferred: bool = False
+) -> dict[str, Any]:
+    is_critical = tasks[above].is_critical and tasks[number].is_critical
+    style = {
+        "color": _MARK if is_critical else _GREY,
+        "width": 3 if is_critical else 1.2,
+        "opacity": 0.9,
+        "type": "dashed" if is_inferred else "solid",
+    }
     return {"source": f"n{above}", "target": f"n{number}", "lineStyle": style}

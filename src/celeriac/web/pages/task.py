@@ -1,18 +1,21 @@
 """``/tasks/<id>``: all that is known of one task."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastapi import Request
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from celeriac.history import Warehouse
 from celeriac.model.answer import TaskStory
 from celeriac.views.cell import number_of
-from celeriac.views.story import attempt_rows, task_lines
-from celeriac.views.task import AttemptRow, Relative, TaskDetail, TaskEventRow, task_detail
+from celeriac.views.family import Family, story_family
+from celeriac.views.story import attempt_rows, task_lines, timeline, unread_text
+from celeriac.views.task import AttemptRow, TaskDetail, TaskEventRow, task_detail
 from celeriac.views.text import visible, visible_lines
-from celeriac.web.pages.format import UNKNOWN, clock_text, count_text, duration_text, moment_text, state_class
+from celeriac.web.pages.family import show_family
+from celeriac.web.pages.format import UNKNOWN, clock_text, count_text, duration_text, moment_text
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.from_tables import FromTables, Told
 from celeriac.web.pages.part import badge, columns, empty, section, table
@@ -40,10 +43,21 @@ _ATTEMPT_COLUMNS: Final = columns(
     ("run", "Run", "right"),
     ("outcome", "Outcome"),
 )
-_RELATIVE_COLUMNS: Final = columns(("kin", "Is"), ("state", "State"), ("name", "Name"), ("id", "Id"))
+_EVENTS: Final = "Its events, a cause before its effect"
+_RELATIVES: Final = "Tasks that it was sent by, and that it sent"
+#: The most tasks of a workflow that are looked through for relatives in the tables.
+_MOST_LOOKED_AT: Final = 2000
+
+
+class _Past(NamedTuple):
+    """What the tables know of a task."""
+
+    story: TaskStory
+    family: Family
+
 
 #: What is known of a task: from memory, or from the tables.
-_Seen = TaskDetail | Told[TaskStory]
+_Seen = TaskDetail | Told[_Past]
 #: A name of ours, what is known under it, and where it leads.
 _Fact = tuple[str, str | None, str | None]
 
@@ -66,7 +80,7 @@ class _TaskPage:
     def __init__(self, visit: Visit, uuid: str) -> None:
         self._visit = visit
         self._uuid = uuid
-        self._tables: FromTables[TaskStory] = FromTables(visit, lambda warehouse: warehouse.task(uuid))
+        self._tables: FromTables[_Past] = FromTables(visit, self._ask)
         self._seen: _Seen | None = None
         with ui.element("div").classes("row-gap title-row"):
             self._title = ui.element("div").classes("row-gap title")
@@ -76,8 +90,13 @@ class _TaskPage:
 
     def load(self) -> _Seen:
         """Look it up; in a thread."""
-        known = self._visit.sight().scene.state.tasks.get(self._uuid)
-        return self._tables.look() if known is None else task_detail(known)
+        known = task_detail(self._visit.sight().scene.state, self._uuid)
+        return self._tables.look() if known is None else known
+
+    def _ask(self, warehouse: Warehouse) -> _Past:
+        story = warehouse.task(self._uuid)
+        workflow = warehouse.workflow(self._uuid, limit=_MOST_LOOKED_AT)
+        return _Past(story, story_family(workflow, self._uuid))
 
     def show(self, seen: _Seen) -> None:
         """Show it, if it is not shown as it is already: somebody may be reading, or copying."""
@@ -90,7 +109,7 @@ class _TaskPage:
             if isinstance(seen, TaskDetail):
                 self._show_detail(seen)
             elif seen.story is not None:
-                self._show_story(seen.story)
+                self._show_story(*seen.story)
             else:
                 self._show_nothing(seen.reason)
 
@@ -119,13 +138,12 @@ class _TaskPage:
                         "Traceback": "\n".join(told.traceback),
                     }
                 )
-            with section("Its events, a cause before its effect", wide=True):
-                made = table(_EVENT_COLUMNS, label="Events", key="key").props("data-events")
-                made.rows = [_event_row(number, each) for number, each in enumerate(told.events)]
+            with section(_EVENTS, wide=True):
+                _show_events(told.events)
             with section("Attempts", wide=True):
                 self._show_attempts(told.attempts)
-            with section("Tasks that it was sent by, and that it sent", wide=True):
-                self._show_relatives(told)
+            with section(_RELATIVES, wide=True):
+                show_family(self._visit, told.family)
 
     def _facts(self, told: TaskDetail) -> list[_Fact]:
         task, link = told.task, self._visit.link
@@ -170,31 +188,9 @@ class _TaskPage:
             for number, each in enumerate(attempts)
         ]
 
-    def _show_relatives(self, told: TaskDetail) -> None:
-        kin = [("child", each) for each in told.children]
-        if told.parent is not None:
-            kin.insert(0, ("parent", told.parent))
-        if not kin:
-            empty("None is known.", mark="relatives")
-            return
-        made = table(_RELATIVE_COLUMNS, label="Relatives", key="key", links=("id",), states=("state",))
-        made.props("data-relatives")
-        made.rows = [self._relative_row(number, *each) for number, each in enumerate(kin)]
-
-    def _relative_row(self, number: int, kin: str, told: Relative) -> dict[str, object]:
-        return {
-            "key": number,
-            "kin": kin,
-            "id": told.uuid,
-            "id_to": self._visit.link(path_of("tasks", told.key)),
-            "name": told.name or UNKNOWN,
-            "state": told.state or "not in memory",
-            "state_class": state_class(told.state),
-        }
-
     # -- from the tables
 
-    def _show_story(self, story: TaskStory) -> None:
+    def _show_story(self, story: TaskStory, family: Family) -> None:
         told = story.task
         self._show_title(
             visible(told["name"] or "(its name is not known)", _CHARS), visible(told["state"], 40)
@@ -218,8 +214,14 @@ class _TaskPage:
                         for name, text in story.payload.items()
                     }
                 )
+            with section(_EVENTS, wide=True):
+                _show_events(timeline(story))
+                if story.unread:
+                    ui.label(unread_text(story)).classes("faint").props("data-unread")
             with section("Attempts", wide=True):
                 _show_rows(*attempt_rows(story))
+            with section(_RELATIVES, wide=True):
+                show_family(self._visit, family)
 
     def _show_nothing(self, reason: str) -> None:
         self._show_title(visible(self._uuid, _CHARS), None)
@@ -237,6 +239,11 @@ class _TaskPage:
                         ui.link(text or "", to)
                     else:
                         ui.label(text or "")
+
+
+def _show_events(events: Sequence[TaskEventRow]) -> None:
+    made = table(_EVENT_COLUMNS, label="Events", key="key").props("data-events")
+    made.rows = [_event_row(number, each) for number, each in enumerate(events)]
 
 
 def _show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

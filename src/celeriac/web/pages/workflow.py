@@ -8,11 +8,12 @@ from nicegui import ui
 from celeriac.model.answer import WorkflowStory, WorkflowTask
 from celeriac.views.cell import name_text, number_of, text_of
 from celeriac.views.live_workflow import live_workflow
+from celeriac.views.story import INFERRED_NOTE, KINDS_NOTE, kind_texts
 from celeriac.views.text import visible
 from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text, state_class
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.from_tables import FromTables, Told
-from celeriac.web.pages.graph import WorkflowGraph
+from celeriac.web.pages.graph import Drawn, WorkflowGraph
 from celeriac.web.pages.part import Tile, columns, empty, section, table
 from celeriac.web.pages.visit import Visit, name_of, path_of
 
@@ -31,6 +32,7 @@ _COLUMNS: Final = columns(
     ("began", "Began after", "right"),
     ("run", "Run time", "right"),
     ("critical", "Critical path"),
+    ("kind", "Sent as"),
     ("id", "Id"),
 )
 _TILES: Final = {
@@ -70,6 +72,7 @@ class _WorkflowPage:
                 self._legend = ui.element("div").classes("row-gap").props("data-legend")
                 self._states: list[str] = []
                 self._drawn = ui.label().classes("faint").props("data-drawn")
+                self._kinds = ui.label().classes("faint").props("data-kinds")
             with section("The same as a table"):
                 self._table = table(
                     _COLUMNS, label="Tasks of the workflow", key="key", links=("id",), states=("state",)
@@ -97,8 +100,13 @@ class _WorkflowPage:
         self._show_tiles(story)
         drawn = self._graph.show(story.tasks)
         self._drawn.set_text(_drawn(story, drawn))
+        self._kinds.set_text(_kinds(story, drawn))
         self._show_legend(story)
-        rows = [self._row(number, each, story.begin_at) for number, each in enumerate(story.tasks[:_ROWS])]
+        kinds = kind_texts(story.tasks)
+        rows = [
+            self._row(number, each, story.begin_at) | {"kind": kinds[number]}
+            for number, each in enumerate(story.tasks[:_ROWS])
+        ]
         if rows != self._table.rows:
             self._table.rows = rows
         listed = f"These are the first {count_text(_ROWS)} of {count_text(len(story.tasks))}."
@@ -152,10 +160,22 @@ def _origin(story: WorkflowStory, *, is_in_memory: bool) -> str:
     return " ".join(told)
 
 
-def _drawn(story: WorkflowStory, drawn: int) -> str:
+def _drawn(story: WorkflowStory, drawn: Drawn) -> str:
     told = ["Thick lines are the critical path: the line of tasks that ended last."]
     if story.critical_path is None:
         told = ["There are too many tasks to follow the critical path."]
-    if drawn < len(story.tasks):
-        told.append(f"The graph shows {count_text(drawn)} of {count_text(story.size)} tasks.")
+    if drawn.tasks < len(story.tasks):
+        told.append(f"The graph shows {count_text(drawn.tasks)} of {count_text(story.size)} tasks.")
+    return " ".join(told)
+
+
+def _kinds(story: WorkflowStory, drawn: Drawn) -> str:
+    """Say what is known of chains, groups and chords, and what is not."""
+    if story.is_cut:
+        return "Chains, groups and chords are not told apart, as not all tasks are known."
+    told = [KINDS_NOTE]
+    if drawn.has_joins:
+        told.append(f"{INFERRED_NOTE} Dashed lines lead to it from those that did not send it.")
+    if not drawn.has_all_joins:
+        told.append("There are too many such lines: some are left out.")
     return " ".join(told)
