@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from celeriac.testing.brokers import RedisServer
 from tests.browser.conftest import Visit
 from tests.browser.kit import Cluster, Dashboard, dashboard, keep_screenshot
+from tests.event_logs import received, seal
 from tests.warehouses import MIDNIGHT, attempt, publish, task
 
 HOSTILE = "<img src=x onerror=alert(1)>{{alert(2)}}"
@@ -43,6 +44,13 @@ def busy(redis: RedisServer, cluster: Cluster) -> Iterator[Dashboard]:
             traceback='Traceback (most recent call last):\n  File "shop.py", line 7, in pay\nValueError: no',
         )
         cluster.run_task(f"a/b {HOSTILE}", name=HOSTILE)
+        for number in range(120):
+            cluster.send(
+                "task-received", uuid=f"many{number}", name="shop.one", args="()", kwargs="{}",
+                root_id="many", parent_id="many",
+            )  # fmt: skip
+        below = {"root_id": "many", "parent_id": "many0"}
+        cluster.send("task-received", uuid="deep", name="shop.deep", args="()", kwargs="{}", **below)
         cluster.arrived(running)
         yield running
 
@@ -75,13 +83,44 @@ def test_it_tells_what_the_api_tells(busy: Dashboard, visit: Visit) -> None:
 def test_its_relatives_and_its_workflow_are_a_click_away(busy: Dashboard, visit: Visit) -> None:
     page = visit(busy).go("/tasks/child")
 
-    page.locator("[data-relatives]").get_by_role("link", name="parent").click()
+    page.locator("[data-relatives]").get_by_role("link", name="shop.order parent").click()
     page.wait_for_url("**/tasks/parent")
-    expect(page.locator("[data-relatives] tbody tr")).to_contain_text(["child"])
-    expect(page.locator("[data-relatives] tbody tr")).to_contain_text(["FAILURE"])
+    expect(page.locator("[data-relatives] [data-kin=child]")).to_contain_text("FAILURE")
+    page.locator("[data-relatives]").get_by_role("link", name="shop.pay child").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tasks/child")
+    page.go_back()
     page.locator("dl").get_by_role("link", name="parent").click()
 
     page.wait_for_url("**/workflows/parent")
+
+
+def test_its_relatives_are_a_tree_of_lists_in_lists(busy: Dashboard, visit: Visit) -> None:
+    visitor = visit(busy)
+    page = visitor.go("/tasks/many0")
+    told = busy.api("tasks/many0")["family"]["rows"]
+
+    expect(page.get_by_role("list", name="Relatives")).to_be_visible()
+    items = page.locator("[data-relatives] li")
+    expect(items).to_have_count(len(told))
+    depths = items.evaluate_all(
+        "items => items.map(item => { let depth = -1;"
+        " for (let at = item; at; at = at.parentElement.closest('li')) depth++; return depth; })"
+    )
+    assert depths == [each["depth"] for each in told]
+    expect(page.locator("[data-relatives] [aria-current]")).to_contain_text("shop.one many0")
+    expect(page.locator("[data-kin=self] [data-kin=child]")).to_contain_text("shop.deep deep")
+    visitor.check_access()
+    keep_screenshot(page, "task-family")
+
+
+def test_how_many_relatives_are_not_shown_is_said(busy: Dashboard, visit: Visit) -> None:
+    page = visit(busy).go("/tasks/many0")
+
+    expect(page.locator("[data-kin=sibling]")).to_have_count(19)
+    expect(page.locator("[data-relatives] > [data-kin=parent]")).to_contain_text(
+        "not known any more(its name is not known) manyparent, sent 100 more, not shown"
+    )
 
 
 def test_a_name_that_would_be_markup_is_text(busy: Dashboard, visit: Visit) -> None:
@@ -120,22 +159,42 @@ def test_nothing_known_says_where_else_to_look(busy: Dashboard, visit: Visit) ->
 def test_what_is_not_in_memory_is_told_by_the_tables(
     redis: RedisServer, visit: Visit, tmp_path: Path
 ) -> None:
+    seal(tmp_path / "log", [received("old", args="(7,)", eta="tomorrow")])
+    common = {"host": "w1@lab", "pid": 7, "retries": 0}
+    events = [
+        {"type": "received", "at": MIDNIGHT + 1, "clock": 4, "row": 1, **common},
+        {"type": "succeeded", "at": MIDNIGHT + 2, "clock": 6, "row": 99, "runtime": 1.0, **common},
+    ]
     publish(
         tmp_path / "tables",
         {
-            "tasks": [task("old", name=HOSTILE)],
+            "tasks": [
+                task("old", name=HOSTILE, history=events, description_row=1),
+                task("below", root_id="old", parent_id="old", first_at=MIDNIGHT + 2),
+            ],
             "attempts": [attempt("old", ended_at=MIDNIGHT + 3)],
+            "workflows": [{"root_id": "old", "tasks": 2, "succeeded": 2, "failed": 0, "open": 0}],
         },
+        log=str(tmp_path / "log"),
+        recorders=("a",),
     )
-    with dashboard(redis.url, "--warehouse", str(tmp_path / "tables")) as running:
+    places = ("--warehouse", str(tmp_path / "tables"), "--log", str(tmp_path / "log"))
+    with dashboard(redis.url, *places) as running:
         visitor = visit(running)
         page = visitor.go("/tasks/old")
 
         expect(page.locator("[data-from-tables]")).to_be_visible()
         expect(page.locator("[data-name]")).to_have_text(HOSTILE)
         expect(page.locator("[data-attempts] tbody tr")).to_have_count(1)
+        assert column(page, "data-events", 3) == ["task-received", "task-succeeded"]
+        assert column(page, "data-events", 5) == ["not before tomorrow", "in 1 s"]
+        expect(page.locator("[data-unread]")).to_contain_text("What 1 of 2 events say beside")
+        expect(page.locator("main")).to_contain_text("(7,)")
         visitor.check_access()
         keep_screenshot(page, "task-tables")
+        page.locator("[data-relatives]").get_by_role("link", name="below").click()
+        page.wait_for_url("**/tasks/below")
+        expect(page.locator("[data-kin=parent]")).to_contain_text("old")
         page = visitor.go("/tasks/never")
         expect(page.locator("[data-empty=task]")).to_contain_text("mend the id")
 

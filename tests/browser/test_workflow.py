@@ -16,7 +16,7 @@ HOSTILE = "<img src=x onerror=alert(1)>{{alert(2)}}"
 
 @pytest.fixture(scope="module")
 def busy(redis: RedisServer, cluster: Cluster) -> Iterator[Dashboard]:
-    """A task that sent a group of four and, once it was done, one more; and one that sent 400."""
+    """Have a task that sent four and, once they were done, two more, one that sent a chord, and one 1,100."""
     with dashboard(redis.url) as running:
         cluster.run_task("order", name="shop.order")
         for number in range(4):
@@ -35,6 +35,11 @@ def busy(redis: RedisServer, cluster: Cluster) -> Iterator[Dashboard]:
             root_id="order",
             parent_id="part3",
         )
+        cluster.run_task("chord", name="shop.chord")
+        for number in range(3):
+            cluster.run_task(f"head{number}", name="shop.head", root_id="chord", parent_id="chord")
+        cluster.run_task("body", name="shop.body", root_id="chord", parent_id="head2")
+        cluster.run_task("link", name="shop.link", root_id="chord", parent_id="body")
         cluster.run_task("many", name="shop.many")
         for number in range(1100):
             cluster.send(
@@ -55,7 +60,7 @@ def test_graph_and_table_tell_what_the_api_tells(busy: Dashboard, visit: Visit) 
     told = busy.api("workflows/order")
 
     expect(page.locator("[data-table] tbody tr")).to_have_count(7)
-    assert column(page, 7) == [each["uuid"] for each in told["tasks"]]
+    assert column(page, 8) == [each["uuid"] for each in told["tasks"]]
     assert column(page, 2) == [each["state"] for each in told["tasks"]]
     assert [bool(text) for text in column(page, 6)] == [each["is_critical"] for each in told["tasks"]]
     indents = [len(text) - len(text.lstrip("\u00a0")) for text in column(page, 1)]
@@ -67,6 +72,31 @@ def test_graph_and_table_tell_what_the_api_tells(busy: Dashboard, visit: Visit) 
     expect(page.locator("[data-graph] svg")).to_contain_text("shop.order")
     visitor.check_access()
     keep_screenshot(page, "workflow")
+
+
+def test_a_chord_is_drawn_with_dashed_lines_from_all_its_body_waited_for(
+    busy: Dashboard, visit: Visit
+) -> None:
+    visitor = visit(busy)
+    page = visitor.go("/workflows/chord")
+
+    expect(page.locator("[data-table] tbody tr")).to_have_count(6)
+    assert column(page, 7) == ["", *["group of 3"] * 3, "chord body", "chain link"]
+    assert column(page, 6) == ["yes", "", "", "yes", "yes", "yes"]
+    expect(page.locator("[data-graph] svg path[stroke-dasharray]")).to_have_count(2)
+    expect(page.locator("[data-kinds]")).to_contain_text("A chord body is inferred")
+    expect(page.locator("[data-kinds]")).to_contain_text("nothing of chains, groups and chords")
+    visitor.check_access()
+    keep_screenshot(page, "workflow-chord")
+
+
+def test_without_a_chord_nothing_is_called_inferred(busy: Dashboard, visit: Visit) -> None:
+    page = visit(busy).go("/workflows/order")
+
+    expect(page.locator("[data-table] tbody tr")).to_have_count(7)
+    expect(page.locator("[data-graph] svg text")).to_have_count(7)
+    expect(page.locator("[data-graph] svg path[stroke-dasharray]")).to_have_count(0)
+    expect(page.locator("[data-kinds]")).not_to_contain_text("inferred")
 
 
 def test_a_task_of_it_leads_to_the_whole(busy: Dashboard, visit: Visit) -> None:

@@ -1,5 +1,6 @@
 """From a log to published tables: whatever the way, the tables are the same."""
 
+from collections import defaultdict
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -9,7 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from celeriac import history
+from celeriac.core.order import task_key
 from celeriac.errors import DiskError, ImproperlyConfigured
+from celeriac.model.events import TaskEvent
 from celeriac.pipeline import warehouse as warehouse_module
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse, paths_of
@@ -67,6 +71,22 @@ def test_a_run_fills_every_table(whole: Path) -> None:
     assert {row[0] for row in tables["tasks"]} == {"2026-11-14", "2026-11-15"}
     files = {path.relative_to(whole).as_posix() for path in whole.rglob("*.parquet")}
     assert files == set(paths_of(manifest_of(whole)))
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_each_event_of_a_task_is_told_from_its_row_and_read_from_where_that_says(
+    log: Path, whole: Path, tmp_path: Path, has_log: bool
+) -> None:
+    expected = defaultdict(set)
+    for event in EventLog(log).read():
+        if isinstance(event, TaskEvent):
+            expected[event.uuid].add(task_key(event))
+
+    with history.open(whole, log=log if has_log else tmp_path / "none") as warehouse:
+        stories = {uuid: warehouse.task(uuid) for uuid in expected}
+
+    assert {uuid: {*map(task_key, story.events)} for uuid, story in stories.items()} == expected
+    assert all(story.unread == (0 if has_log else len(story.events)) for story in stories.values())
 
 
 def test_a_run_after_a_run_has_nothing_to_do(spark: "SparkSession", log: Path, whole: Path) -> None:

@@ -240,7 +240,7 @@ _WORKFLOWS: Final = Table(
         (
             "critical_path",
             "array<string>",
-            "the line of tasks that ended last, from the first; null as above",
+            "the line of tasks, by who sent whom, that ended last, from the first; null as above",
         ),
         ("critical_run", "double", "the seconds that those ran"),
         _DAY,

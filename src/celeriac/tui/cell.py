@@ -136,7 +136,7 @@ def relative_cells(row: tuple[str, FamilyRow]) -> list[Text]:
     return [
         told(relative.kin),
         Text(state, style=style_of(relative.state)),
-        Text(branch, style="dim") + named(relative.name) + Text(f" {more}" if more else "", style="dim"),
+        Text(branch, style="dim") + named(relative.name) + Text(f" ({more})" if more else "", style="dim"),
         told(relative.uuid),
     ]
 

@@ -89,7 +89,7 @@ def story_family(story: WorkflowStory, uuid: str) -> Family:
 
 def more_text(row: FamilyRow) -> str:
     """Return how many tasks that one sent have no row; nothing for none."""
-    return f"and {row.more:,} more that it sent" if row.more else ""
+    return f"sent {row.more:,} more, not shown" if row.more else ""
 
 
 class _LiveKin:

@@ -184,6 +184,13 @@ def test_a_task_is_shown_with_what_it_was_given_and_what_it_returned(warehouse: 
     assert is_harmless(result.stdout)
     assert (document["uuid"], document["result"], document["state"]) == ("t1", "=1+1", "SUCCESS")
     assert document["tries"][0]["outcome"] == "SUCCESS"
+    # What the tables keep of it is told, though its place in the log is empty.
+    assert [line.split() for line in shown if "task-received" in line] == [
+        ["2026-11-14T00:00:01Z", "task-received"]
+    ]
+    assert "What 1 of 1 events say beside is not told" in result.stderr
+    assert [(each["type"], each["at"]) for each in document["events"]] == [("task-received", MIDNIGHT + 1)]
+    assert document["unread"] == 1
 
 
 def test_a_workflow_is_shown_as_a_tree(warehouse: Path) -> None:
@@ -194,6 +201,7 @@ def test_a_workflow_is_shown_as_a_tree(warehouse: Path) -> None:
     assert "tasks          2: 2 succeeded, 0 failed, 0 open" in shown
     assert [line.split("SUCCESS")[0].rstrip() for line in shown[-2:]] == ["shop.pay", "  shop.pay"]
     assert [(each["uuid"], each["depth"]) for each in document["tasks"]] == [("t1", 0), ("child", 1)]
+    assert [each["kind"] for each in document["tasks"]] == [None, "chain"]
     assert document["makespan"] == 2.0
 
 

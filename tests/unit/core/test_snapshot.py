@@ -101,6 +101,7 @@ def test_of_more_than_there_is_room_for_the_last_are_kept() -> None:
     assert list(small.tasks) == ["t4", "t0"]
     assert list(small.workers) == ["w2@x", "w3@x", "w4@x"]
     assert {child.uuid for child in small.children_of("p")} == {"t4", "t0"}
+    assert (small.count_children("p"), small.count_children("nobody")) == (2, 0)
 
 
 def test_a_latest_event_that_the_history_has_dropped_is_kept() -> None:

@@ -6,9 +6,14 @@ import pytest
 
 from celeriac import history
 from celeriac.errors import CallerError
+from celeriac.history import story as stories
+from celeriac.model.answer import TaskStory
+from celeriac.model.events import Custom, Extra
 from celeriac.model.table import INNER_COLUMNS
 from celeriac.store.segment import Segment
-from tests.event_logs import damage_at, failed, received, seal, succeeded
+from celeriac.views.story import kind_texts, timeline, unread_text
+from celeriac.views.task import TaskEventRow
+from tests.event_logs import damage_at, failed, received, seal, started, succeeded
 from tests.warehouses import MIDNIGHT, attempt, publish, task
 
 DAY = 86_400.0
@@ -120,6 +125,106 @@ def test_a_task_that_nobody_heard_of_is_refused(tmp_path: Path, uuid: str) -> No
         warehouse.task(uuid)
 
 
+# -- its events
+
+COURSE = {
+    "sent_clock": 9, "sent_pid": 3, "sent_row": 2 * BASE + 5, "pid": 7, "received_clock": 4,
+    "received_row": 2 * BASE + 6, "started_clock": 5, "started_row": 2 * BASE + 7, "ended_clock": 6,
+    "ended_row": 2 * BASE + 8,
+}  # fmt: skip
+PLAIN = {
+    "course": COURSE, "history": None, "client": "gen1@web", "queue": "fast", "sent_at": MIDNIGHT + 1,
+    "received_at": MIDNIGHT + 2, "started_at": MIDNIGHT + 3, "succeeded_at": MIDNIGHT + 4,
+}  # fmt: skip
+
+
+def kept(type_: str, at: float, clock: int, row: int, **fields: object) -> dict[str, object]:
+    told = {"type": type_, "at": MIDNIGHT + at, "clock": clock, "row": row}
+    return told | {"host": "w1@lab", "pid": 7, "retries": 0} | fields
+
+
+def story_of(root: Path, log: Path | str, **fields: object) -> TaskStory:
+    publish(root, {"tasks": [task("t1", **fields)]}, log=str(log), recorders=("gone", "b", "a"))
+    with history.open(root) as warehouse:
+        return warehouse.task("t1")
+
+
+def test_a_task_of_which_each_thing_happened_once_has_its_events_in_logical_order(tmp_path: Path) -> None:
+    story = story_of(tmp_path, tmp_path / "none", **PLAIN)
+
+    assert timeline(story) == [
+        TaskEventRow("task-sent", MIDNIGHT + 1, 9, "gen1@web", 3, "to fast"),
+        TaskEventRow("task-received", MIDNIGHT + 2, 4, "w1@lab", 7, ""),
+        TaskEventRow("task-started", MIDNIGHT + 3, 5, "w1@lab", 7, ""),
+        TaskEventRow("task-succeeded", MIDNIGHT + 4, 6, "w1@lab", 7, "in 1 s"),
+    ]
+    assert story.unread == 4
+    assert "4 of 4 events" in unread_text(story)
+
+
+def test_what_its_events_say_beside_is_read_from_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    seal(log, [received("t1", args="(1,)"), started("t1")], recorder="a", first=6)
+    seal(log, [succeeded("t1", result="'done'", runtime=2.0), succeeded("t1")], recorder="a", first=8)
+    seal(log, [received("t1", args="(2,)")], recorder="b", first=6)
+
+    story = story_of(tmp_path / "warehouse", log, **PLAIN, result_row=2 * BASE + 8)
+
+    assert [row.detail for row in timeline(story)] == ["to fast", "", "", "in 2 s, 'done'"]
+    assert [event.get("args") for event in story.events] == [None, "(1,)", None, None]
+    assert (story.unread, story.payload, story.notes) == (1, {"result": "'done'"}, [])
+
+
+def test_one_that_was_tried_twice_or_tells_of_itself_has_all_its_events(tmp_path: Path) -> None:
+    events = [
+        kept("received", 1, 1, BASE + 1, name="shop.pay"),
+        kept("retried", 2, 2, BASE + 2),
+        kept("received", 3, 3, BASE + 3, retries=1, host="w2@lab"),
+        kept("progress\x1b[2J", 4, 4, BASE + 4),
+        kept("rejected", 5, 5, BASE + 5, requeue=True),
+    ]
+
+    story = story_of(tmp_path, "nosuchscheme://nowhere", history=events)
+
+    assert [(row.type, row.node, row.detail) for row in timeline(story)] == [
+        ("task-received", "w1@lab", ""),
+        ("task-retried", "w1@lab", ""),
+        ("task-received", "w2@lab", "retry 1"),
+        ("task-progress\\x1b[2J", "w1@lab", ""),
+        ("task-rejected", "w1@lab", "given back to the broker"),
+    ]
+    assert story.unread == 5
+    assert "the log cannot be read" in story.notes[0]
+
+
+def test_an_event_of_another_task_is_not_taken_for_one_of_it(tmp_path: Path) -> None:
+    seal(tmp_path / "log", [succeeded("t2", result="'of another'")], recorder="a", first=8)
+
+    story = story_of(tmp_path / "warehouse", tmp_path / "log", **PLAIN, result_row=2 * BASE + 8)
+
+    assert (story.unread, story.payload) == (4, {})
+    assert "result is not in the log" in story.notes[0]
+
+
+def test_a_task_in_many_files_is_read_from_the_last_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stories, "_MOST_FILES", 2)
+    events = [kept("progress", number, number, 2 * BASE + number) for number in range(1, 6)]
+    for number in range(1, 6):
+        seal(tmp_path / "log", [custom(number)], recorder="a", first=number)
+
+    story = story_of(tmp_path / "warehouse", tmp_path / "log", history=events)
+
+    assert [row.detail for row in timeline(story)] == ["", "", "", "step=4", "step=5"]
+    assert story.unread == 3
+
+
+def custom(step: int) -> Custom:
+    told = {"timestamp": MIDNIGHT + step, "clock": step, "hostname": "w1@lab", "local_received": MIDNIGHT}
+    return Custom(uuid="t1", subject="progress", extra=Extra(step=step), **told)  # type: ignore[arg-type]
+
+
 # -- a workflow
 
 
@@ -189,6 +294,33 @@ def test_of_a_large_workflow_the_earliest_tasks_are_told_and_all_counted(tmp_pat
 
     assert [each.uuid for each in story.tasks] == ["root", "b"]
     assert (story.size, story.is_cut) == (7, True)
+
+
+def test_a_chord_in_the_tables_is_told_and_its_critical_path_leads_through_who_ended_last(
+    tmp_path: Path,
+) -> None:
+    summary = {
+        "root_id": "root", "tasks": 4, "succeeded": 4, "failed": 0, "open": 0, "begin_at": MIDNIGHT,
+        "end_at": MIDNIGHT + 9, "critical_path": ["root", "b", "body"], "critical_run": 4.0,
+    }  # fmt: skip
+    tries = [kept("started", 6, 6, 1), kept("started", 8, 8, 2)]
+    rows = [
+        member("root", None, 0, 1, succeeded_at=MIDNIGHT + 1),
+        member("a", "root", 1, 5, succeeded_at=MIDNIGHT + 5, runtime=3.0),
+        member("b", "root", 1, 4, succeeded_at=MIDNIGHT + 4, runtime=2.0),
+        # It was heard of while a ran, and first tried after that.
+        member("body", "b", 4, 9, succeeded_at=MIDNIGHT + 9, started_at=MIDNIGHT + 8, history=tries),
+    ]
+    publish(tmp_path, {"tasks": rows, "workflows": [summary]})
+
+    with history.open(tmp_path) as warehouse:
+        story = warehouse.workflow("root")
+        cut = warehouse.workflow("root", limit=3)
+
+    assert kind_texts(story.tasks) == ["", "group of 2", "group of 2", "chord body"]
+    assert (story.critical_path, story.critical_run) == (("root", "a", "body"), 5.0)
+    assert [each.uuid for each in story.tasks if each.is_critical] == ["root", "a", "body"]
+    assert (cut.critical_path, {*kind_texts(cut.tasks)}) == (("root", "b", "body"), {""})
 
 
 def test_a_task_that_sent_no_other_is_a_workflow_of_one(tmp_path: Path) -> None:

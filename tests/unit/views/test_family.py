@@ -56,7 +56,7 @@ def test_those_above_beside_and_below_are_told_as_a_tree_and_the_others_counted(
 
     assert told(family) == TREE
     assert {(row.name, row.state) for row in family.rows} == {("shop.pay", "RECEIVED")}
-    assert [more_text(row) for row in family.rows[:2]] == ["and 1 more that it sent", ""]
+    assert [more_text(row) for row in family.rows[:2]] == ["sent 1 more, not shown", ""]
     assert family.notes == []
 
 

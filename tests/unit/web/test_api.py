@@ -67,6 +67,10 @@ def test_a_task_is_told_with_its_events_attempts_and_relatives(rig: Rig, ask: ht
         (0, SUCCESS, 0.25)
     ]
     assert told["parent"] == {"uuid": "root", "key": "root", "name": "shop.pay", "state": SUCCESS}
+    assert [(each["uuid"], each["kin"], each["depth"], each["more"]) for each in told["family"]["rows"]] == [
+        ("root", "parent", 0, 0), ("child", "self", 1, 0),
+    ]  # fmt: skip
+    assert (told["children"], told["more_children"]) == ([], 0)
 
 
 def test_a_task_was_sent_before_it_was_received_whatever_clock_our_receiver_gave_that(

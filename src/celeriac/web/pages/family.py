@@ -42,4 +42,5 @@ def _show_row(visit: Visit, row: FamilyRow) -> None:
     else:
         ui.link(name, visit.link(path_of("tasks", row.key))).classes("wrap")
     kin = "this task" if row.kin == "self" else row.kin
-    ui.label(f"{kin} {more_text(row)}".strip()).classes("inline faint")
+    more = more_text(row)
+    ui.label(f"{kin}, {more}" if more else kin).classes("inline faint")
