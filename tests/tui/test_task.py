@@ -147,8 +147,9 @@ def test_a_task_that_is_forgotten_meanwhile_says_so() -> None:
 
     async def reads(person: Person) -> None:
         await person.sees("shop.pay")
-        sight.scene.state.clear_tasks(ready=False)
         await person.press("enter")
+        await person.sees(" task   shop.pay")
+        sight.scene.state.clear_tasks(ready=False)
         await person.sees("this task is not in memory")
 
     sit_down(sight, reads)

@@ -78,8 +78,7 @@ class _Kin(Protocol):
 
 def live_family(state: State, uuid: str) -> Family:
     """Return the relatives of a task that are in memory."""
-    family: Family = state.freeze_while(_family, _LiveKin(state), uuid)
-    return family
+    return _family(_LiveKin(state), uuid)
 
 
 def story_family(story: WorkflowStory, uuid: str) -> Family:
