@@ -60,7 +60,7 @@ def task_story(edition: Edition, uuid: str, log: str | Path | None) -> TaskStory
     rows = [*payload_rows, *(row for row, _ in reversed(kept) if row is not None)]
     events, notes = _events_at(place, edition.manifest.recorders, list(dict.fromkeys(rows))[:_MOST_ROWS])
     mine = {row: event for row, event in events.items() if event.uuid == uuid}
-    payload, missing = _payload(task, mine, place)
+    payload, missing = _payload(task, mine)
     return TaskStory(
         shown,
         edition.run(_dicts, _ATTEMPTS, {"uuid": uuid}),
@@ -79,9 +79,7 @@ def _dicts(question: Question) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def _payload(
-    task: Mapping[str, Any], events: Mapping[int, TaskEvent], place: str | Path
-) -> tuple[dict[str, str], list[str]]:
+def _payload(task: Mapping[str, Any], events: Mapping[int, TaskEvent]) -> tuple[dict[str, str], list[str]]:
     """Return what events of the log say of a task, by name, and what is missing."""
     payload: dict[str, str] = {}
     notes: list[str] = []
