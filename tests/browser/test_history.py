@@ -243,6 +243,24 @@ def test_two_times_are_compared_and_what_got_worse_is_marked(kept: Dashboard, vi
     expect(table.locator("tr").filter(has_text="attempts").locator("td").nth(1)).to_have_text("0")
 
 
+def test_a_comparison_is_narrowed_by_worker_and_queue(kept: Dashboard, visit: Visit) -> None:
+    middle = NOW - 24 * HOUR
+    page = answered(visit(kept).go(f"/history?tab=compare&since={middle}&until={middle + 6 * HOUR}"))
+    rows = page.get_by_role("region", name="Then and now").locator("tr")
+    attempts = rows.filter(has_text="attempts").locator("td")
+    expect(attempts).to_have_text(["attempts", "48", "48", "same"])
+
+    page.get_by_label("Worker, or a glob").fill("w2@*")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_url("**worker=w2%40%2A**")
+    expect(attempts).to_have_text(["attempts", "24", "24", "same"])
+    page.get_by_label("Queue, or a glob").fill("celery")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_url("**queue=celery**")
+
+    expect(page.locator("[data-empty=compare]")).to_be_visible()
+
+
 def test_the_times_that_workers_were_there_are_told(kept: Dashboard, visit: Visit) -> None:
     visitor = visit(kept)
     page = answered(visitor.go("/history"))

@@ -265,6 +265,8 @@ def compare(
     left: Annotated[str, typer.Argument(metavar="A", help="A name of tasks, or a span: 14d..7d")],
     right: Annotated[str, typer.Argument(metavar="B", help="What it is compared with: 7d..now")],
     task: TaskGlob = None,
+    worker: WorkerGlob = None,
+    queue: QueueGlob = None,
     since: Since = None,
     until: Until = None,
     place: Place = None,
@@ -277,7 +279,7 @@ def compare(
 
     For example:
       celeriac history compare shop.pay shop.pay_v2 --since 7d
-      celeriac history compare 14d..7d 7d..now --task 'shop.*'
+      celeriac history compare 14d..7d 7d..now --task 'shop.*' --worker 'celery@web*'
       celeriac history compare ..2026-11-14T10:00Z 2026-11-14T10:00Z..
     """
     sides = _side(left), _side(right)
@@ -289,7 +291,7 @@ def compare(
         raise CallerError("--task is for spans: A and B are names themselves")
     begin_at, end_at = moments(since, until)
     with open_tables(session, place) as warehouse:
-        found = warehouse.compare(*sides, task=task, since=begin_at, until=end_at)
+        found = warehouse.compare(*sides, task=task, since=begin_at, until=end_at, worker=worker, queue=queue)
     rows = views.comparison_rows(found)
     if as_json or as_csv:
         write_rows(views.ComparisonRow, rows, as_json=as_json, as_csv=as_csv)

@@ -226,18 +226,24 @@ class Warehouse:
         task: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        worker: str | None = None,
+        queue: str | None = None,
     ) -> Comparison:
         """Return the attempts of two sides: two names of tasks, or two spans of time.
 
         Names, or globs of them, are compared from ``since`` to ``until``; spans, pairs of moments, for
-        tasks that ``task`` names, or all.
+        tasks that ``task`` names, or all. Of both sides only what ``worker`` and ``queue`` name counts.
         """
+
+        def times(edition: Edition, side: Side) -> AttemptTimes:
+            is_name = isinstance(side, str)
+            span = Span(since, until) if is_name else Span(*side)
+            name = side if is_name else task
+            found = attempt_times(edition, span.checked(), task=name, worker=worker, queue=queue)
+            return found[0] if found else nothing_at()
+
         return self._ask(
-            lambda edition: Comparison(
-                _label(a),
-                _label(b),
-                *(_side(edition, side, task, Span(since, until)) for side in (a, b)),
-            )
+            lambda edition: Comparison(_label(a), _label(b), times(edition, a), times(edition, b))
         )
 
     def export(
@@ -337,11 +343,3 @@ def _moment_text(at: float) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415
 
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _side(edition: Edition, side: Side, task: str | None, span: Span) -> AttemptTimes:
-    if isinstance(side, str):
-        found = attempt_times(edition, span.checked(), task=side)
-    else:
-        found = attempt_times(edition, Span(*side).checked(), task=task)
-    return found[0] if found else nothing_at()

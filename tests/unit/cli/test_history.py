@@ -232,6 +232,17 @@ def test_names_and_spans_are_compared(warehouse: Path) -> None:
     assert lines(shown.stdout)[0].split() == ["MEASURE", "shop.pay", UMLAUT, "RATIO"]
 
 
+@pytest.mark.parametrize(("option", "name"), [("--worker", "w2@*"), ("--queue", "mail")])
+def test_a_comparison_is_narrowed_by_worker_and_queue(warehouse: Path, option: str, name: str) -> None:
+    every, none = (
+        told(warehouse, "compare", "..2026-11-14T01:00Z", "2026-11-14T01:00Z..", *narrow)[0]
+        for narrow in ([], [option, name])
+    )
+
+    assert (every["measure"], every["left"], every["right"]) == ("attempts", 2, 3)
+    assert (none["left"], none["right"]) == (0, 0)
+
+
 def test_one_select_is_answered_as_text_json_and_csv(warehouse: Path) -> None:
     text = "SELECT uuid, name, runtime, history FROM tasks ORDER BY uuid"
 

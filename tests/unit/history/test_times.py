@@ -12,6 +12,7 @@ from celeriac.errors import CallerError, DiskError
 from celeriac.history import Warehouse
 from celeriac.history.span import By
 from celeriac.history.times import Per
+from celeriac.history.warehouse import Side
 from celeriac.model.answer import AttemptTimes, Spread
 from tests.warehouses import MIDNIGHT, publish, rollup
 
@@ -238,6 +239,20 @@ def test_two_spans_are_compared(warehouse: Warehouse) -> None:
         "2026-11-14T01:00:00Z..2026-11-14T03:00:00Z",
     )
     assert (found.left_times.attempts, found.right_times.attempts) == (1, 3)
+
+
+def test_both_sides_of_a_comparison_are_narrowed_by_worker_and_queue(warehouse: Warehouse) -> None:
+    before, after = (None, MIDNIGHT + HOUR), (MIDNIGHT + HOUR, None)
+
+    def told(a: Side, b: Side, **names: str) -> tuple[int, int]:
+        found = warehouse.compare(a, b, **names)  # type: ignore[arg-type]
+        return found.left_times.attempts, found.right_times.attempts
+
+    assert told(before, after) == (1, 5)
+    assert told(before, after, worker="w2@*") == (0, 1)
+    assert told(before, after, queue="celery") == (1, 4)
+    assert told(before, after, queue="mail", worker="w1@lab") == (0, 0)
+    assert told("shop.pay", "shop.mail", worker="w1@lab") == (4, 0)
 
 
 def test_sketches_of_many_hours_merge_to_the_quantiles_of_all_values(tmp_path: Path) -> None:

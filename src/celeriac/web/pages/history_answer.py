@@ -115,13 +115,10 @@ def _latency(question: Question) -> Show:
     warehouse, query, now, _ = question
     by = query.times(now)
     since, until = query.span(now)
-    task, worker, queue = query.task or None, query.worker or None, query.queue or None
-    whole = warehouse.latency(task, since, until, worker=worker, queue=queue)
-    times = warehouse.latency(task, since, until, by=by, worker=worker, queue=queue) if by else []
-    per = query.parts
-    parts = warehouse.latency_per(
-        per, since, until, task=task, worker=worker, queue=queue, limit=_MOST_PARTS + 1
-    )
+    narrow, per = _narrowed(query), query.parts
+    whole = warehouse.latency(since=since, until=until, **narrow)
+    times = warehouse.latency(since=since, until=until, by=by, **narrow) if by else []
+    parts = warehouse.latency_per(per, since, until, limit=_MOST_PARTS + 1, **narrow)
 
     def show() -> None:
         rows = latency_rows(whole)
@@ -247,7 +244,7 @@ def _top_row(row: TopRow, to: str | None) -> dict[str, Any]:
 def _compare(question: Question) -> Show:
     warehouse, query, now, _ = question
     then, asked = query.other_span(now), query.span(now)
-    found = warehouse.compare(then, asked, task=query.task or None)
+    found = warehouse.compare(then, asked, **_narrowed(query))
     rows = comparison_rows(found)
 
     def show() -> None:
@@ -343,6 +340,11 @@ def _session_row(row: SessionRow, name: str, visit: Visit) -> dict[str, Any]:
 
 
 # -- what they share
+
+
+def _narrowed(query: HistoryQuery) -> dict[str, str | None]:
+    """Return what names attempts have to fit, as the warehouse is asked."""
+    return {"task": query.task or None, "worker": query.worker or None, "queue": query.queue or None}
 
 
 def _rows(label: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]], **kinds: Any) -> None:

@@ -10,9 +10,9 @@ from celeriac.web.pages.history_query import AGAINST, BY, EXACT, RANGES, History
 
 __all__ = ["HistoryForm"]
 
-#: Which fields narrow what each tab shows.
-_NARROWED_BY: Final = {"latency": ("task", "worker", "queue"), "compare": ("task",)}
+#: The fields that narrow what is shown, and the tabs that have them.
 _LABELS: Final = {"task": "Task, or a glob", "worker": "Worker, or a glob", "queue": "Queue, or a glob"}
+_NARROWED: Final = ("latency", "compare")
 
 
 class HistoryForm:
@@ -31,8 +31,8 @@ class HistoryForm:
             self._range = _select("Time", RANGES, query.range)
             self._since, self._until = self._moments("From, UTC", "To, UTC", query.since, query.until)
             _only_for(self._range, EXACT, self._since, self._until)
-            for name in _NARROWED_BY.get(query.tab, ()):
-                self._texts[name] = self._text(_LABELS[name], getattr(query, name))
+            for name, label in _LABELS.items() if query.tab in _NARROWED else ():
+                self._texts[name] = self._text(label, getattr(query, name))
             if query.tab == "latency":
                 self._by = _select("Tell times apart", BY, query.by)
             if query.tab == "compare":
