@@ -57,7 +57,7 @@ def test_a_cluster_of_its_own_is_seen_at_work(sample: Up) -> None:
         return {(task["name"], task["state"]) for task in tasks}
 
     def alive() -> set[str]:
-        workers = sample.get("/api/v1/workers").json()
+        workers = sample.get("/api/v1/workers").json()["workers"]
         return {worker["name"] for worker in workers if worker["liveness"] == "ALIVE"}
 
     assert wait_until(lambda: seen() >= wanted, patience=PATIENCE), seen()

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from celeriac.errors import CallerError
 
-__all__ = ["EVER", "WIDTHS", "By", "Days", "Parts", "Span", "day_of"]
+__all__ = ["EVER", "WIDTHS", "By", "Days", "Parts", "Span", "check_times", "day_of"]
 
 By = Literal["minute", "hour", "day"]
 #: Seconds.
@@ -89,6 +89,19 @@ class Span(NamedTuple):
         if self.begin_at > self.end_at:
             raise CallerError("since is later than until: swap them")
         return self
+
+
+def check_times(by: By | None, span: Span, *, most: int) -> None:
+    """Raise CallerError if a span that has an end has more times of a length than are told at once."""
+    if by is None:
+        return
+    if span.since is None:
+        if by != "day":
+            raise CallerError("say from when, or tell days apart: all since the beginning may be very many")
+        return
+    count = (span.end_at - span.since) / WIDTHS[by]
+    if count > most:
+        raise CallerError(f"that is {count:,.0f} times, and {most:,} are the most: take longer ones")
 
 
 def day_of(at: float) -> str:

@@ -1,9 +1,11 @@
 """Rows for what the tables of the pipeline tell. Every text is safe to show; moments are ISO 8601 in UTC."""
 
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 from math import isfinite
 from typing import Final, NamedTuple
 
+from celeriac.errors import CallerError
 from celeriac.model.answer import (
     AttemptTimes,
     Comparison,
@@ -20,6 +22,7 @@ __all__ = [
     "ComparisonRow",
     "LatencyRow",
     "PartRow",
+    "SessionPage",
     "SessionRow",
     "TableRow",
     "TopRow",
@@ -27,6 +30,7 @@ __all__ = [
     "latency_plot",
     "latency_rows",
     "part_rows",
+    "session_page",
     "session_rows",
     "table_rows",
     "top_plot",
@@ -107,6 +111,14 @@ class SessionRow(NamedTuple):
     load_max: float | None
     drift: float | None
     software: str
+
+
+class SessionPage(NamedTuple):
+    """A part of a list."""
+
+    sessions: list[SessionRow]
+    #: To be given for the next page; None if this was the last.
+    next: str | None
 
 
 class TableRow(NamedTuple):
@@ -221,6 +233,32 @@ def _pairs(name: str, left: Spread, right: Spread) -> list[tuple[str, float | No
         (f"{name} {measure}", getattr(left, measure), getattr(right, measure))
         for measure in ("mean", "p50", "p95", "p99", "max")
     ]
+
+
+def session_page(found: Iterable[WorkerSession], *, after: str | None = None, limit: int = 50) -> SessionPage:
+    """Return the times after those of the page that ``after`` was given with, by worker and beginning.
+
+    Raises CallerError for what no page gave.
+    """
+    last = None if after is None else _place_of(after)
+    left = (each for each in found if last is None or _place(each) > last)
+    first = nsmallest(limit + 1, left, key=_place)
+    if len(first) <= limit:
+        return SessionPage(session_rows(first), None)
+    worker, begin_at, pid = _place(first[limit - 1])
+    return SessionPage(session_rows(first[:limit]), f"{begin_at!r} {pid} {worker}")
+
+
+def _place(session: WorkerSession) -> tuple[str, float, int]:
+    return session.worker, session.begin_at, session.pid or 0
+
+
+def _place_of(text: str) -> tuple[str, float, int]:
+    try:
+        begin_at, pid, worker = text.split(" ", 2)
+        return worker, float(begin_at), int(pid)
+    except ValueError:
+        raise CallerError("after is what `next` of the page before said") from None
 
 
 def session_rows(found: Iterable[WorkerSession]) -> list[SessionRow]:

@@ -1,6 +1,7 @@
 """Workers as a dashboard shows them: what each is held for and why, and how it is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from celeriac.core.member import Liveness
@@ -12,7 +13,7 @@ from celeriac.node.watcher import Presence
 from celeriac.views.cell import number_of
 from celeriac.views.text import visible
 
-__all__ = ["LiveWorker", "live_workers"]
+__all__ = ["LiveWorker", "WorkerPage", "live_workers", "worker_page"]
 
 _NAME_CHARS: Final = 120
 _ORDER: Final = [Liveness.SUSPECT, Liveness.LOST, Liveness.ALIVE, Liveness.LEFT]
@@ -47,6 +48,24 @@ class LiveWorker(NamedTuple):
     is_drifting: bool
     pid: int | None
     software: str | None
+
+
+class WorkerPage(NamedTuple):
+    """A part of a list."""
+
+    workers: list[LiveWorker]
+    #: To be given for the next page; None if this was the last.
+    next: str | None
+
+
+def worker_page(workers: Iterable[LiveWorker], *, after: str | None = None, limit: int = 50) -> WorkerPage:
+    """Return the workers whose names come after those of the page that ``after`` was given with.
+
+    By name alone: what a worker is held for may change between two pages.
+    """
+    left = (each for each in workers if after is None or each.key > after)
+    found = nsmallest(limit + 1, left, key=lambda each: each.key)
+    return WorkerPage(found[:limit], found[limit - 1].key if len(found) > limit else None)
 
 
 def live_workers(

@@ -131,10 +131,86 @@ def test_workers_are_told_with_what_they_are_held_for(rig: Rig, ask: httpx.Clien
     rig.send("worker-offline", freq=2.0)
     rig.arrived()
 
-    (worker,) = ask.get("/api/v1/workers").json()
+    (worker,) = ask.get("/api/v1/workers").json()["workers"]
 
     assert (worker["name"], worker["liveness"], worker["reason"]) == ("w1@lab", "LEFT", "said farewell")
     assert (worker["processed"], worker["software"]) == (7, "py-celery 5.7.0")
+
+
+def test_workers_are_listed_by_name_a_page_at_a_time_whatever_becomes_of_them(
+    rig: Rig, ask: httpx.Client
+) -> None:
+    rig.put(*(beat(name) for name in ("d@lab", "b/2@lab", "a@lab", "c d&e@lab", "e@lab")))
+
+    pages = [ask.get("/api/v1/workers", params={"limit": 2}).json()]
+    rig.put(beat("a0@lab"), beat("c@lab"))
+    while pages[-1]["next"] is not None:
+        pages.append(ask.get("/api/v1/workers", params={"limit": 2, "after": pages[-1]["next"]}).json())
+
+    assert [[each["key"] for each in page["workers"]] for page in pages] == [
+        ["a@lab", "b/2@lab"], ["c d&e@lab", "c@lab"], ["d@lab", "e@lab"],
+    ]  # fmt: skip
+    assert ask.get("/api/v1/workers", params={"after": "e@lab"}).json() == {"workers": [], "next": None}
+    for wrong in ({"limit": 0}, {"limit": 1001}):
+        assert ask.get("/api/v1/workers", params=wrong).status_code == 422
+
+
+def beat(hostname: str) -> WorkerHeartbeat:
+    return WorkerHeartbeat(hostname=hostname, pid=1, timestamp=1.0, clock=1, local_received=1.0)
+
+
+def test_times_of_workers_are_listed_a_page_at_a_time(ask: httpx.Client, tmp_path: Path) -> None:
+    times = [("w2 x@lab", 5.25, 7), ("w1@lab", 1.0, 8), ("w2 x@lab", 5.25, None), ("w1@lab", 0.1 + 0.2, 9)]
+    rows = [
+        {"worker": name, "begin_at": MIDNIGHT + at, "end_at": MIDNIGHT + 90, "pid": pid, "ending": "open",
+         "is_restart": False}
+        for name, at, pid in times
+    ]  # fmt: skip
+    publish(tmp_path / "warehouse", {"workers": rows})
+
+    def told(**query: Any) -> Any:
+        return ask.get("/api/v1/history/workers", params=query).json()
+
+    pages = [told(limit=1)]
+    while pages[-1]["next"] is not None:
+        pages.append(told(limit=1, after=pages[-1]["next"]))
+
+    assert [[(each["worker"], each["pid"]) for each in page["sessions"]] for page in pages] == [
+        [("w1@lab", 9)], [("w1@lab", 8)], [("w2 x@lab", None)], [("w2 x@lab", 7)],
+    ]  # fmt: skip
+    assert told(limit=4)["next"] is None
+    assert "`next`" in told(after="w1@lab")["detail"]
+
+
+def test_more_times_than_anybody_reads_are_refused_with_what_to_do(ask: httpx.Client, tmp_path: Path) -> None:
+    publish(tmp_path / "warehouse", {"rollups_hour": [rollup(MIDNIGHT, runs=[1.0])], "rollups_minute": []})
+
+    def told(**query: Any) -> httpx.Response:
+        return ask.get("/api/v1/history/latency", params={"until": MIDNIGHT + 3600, **query})
+
+    assert "take longer ones" in told(by="minute", since=MIDNIGHT - 60 * 50_000).json()["detail"]
+    assert "say from when" in told(by="hour").json()["detail"]
+    assert [each["attempts"] for each in told(by="hour", since=MIDNIGHT).json()] == [1]
+    assert [each["attempts"] for each in told(by="day").json()] == [1]
+    assert [each["attempts"] for each in told().json()] == [1]
+
+
+def test_two_times_are_compared_for_one_worker_and_queue(ask: httpx.Client, tmp_path: Path) -> None:
+    rows = [
+        rollup(MIDNIGHT, runs=[1.0, 3.0]),
+        rollup(MIDNIGHT + 3600, runs=[2.0], worker="w2@lab", queue="mail"),
+    ]
+    publish(tmp_path / "warehouse", {"rollups_hour": rows, "rollups_minute": []})
+    spans = {"a_until": MIDNIGHT + 3600, "b_since": MIDNIGHT + 3600}
+
+    def told(**query: Any) -> tuple[float, float]:
+        first = ask.get("/api/v1/history/compare", params={**spans, **query}).json()[0]
+        assert first["measure"] == "attempts"
+        return first["left"], first["right"]
+
+    assert told() == (2, 1)
+    assert told(worker="w2@*") == (0, 1)
+    assert told(queue="celery") == (2, 0)
 
 
 def test_what_is_not_there_is_told_with_what_to_do(ask: httpx.Client) -> None:
@@ -256,5 +332,5 @@ def test_workers_that_are_shown_alike_are_told_apart_by_their_keys(rig: Rig, ask
     assert [(worker["key"], worker["pid"]) for worker in told] == [
         (twin, number) for number, twin in enumerate(TWINS)
     ]
-    assert {worker["key"] for worker in ask.get("/api/v1/workers").json()} == set(TWINS)
+    assert {worker["key"] for worker in ask.get("/api/v1/workers").json()["workers"]} == set(TWINS)
     assert len({worker["name"] for worker in told}) == 2

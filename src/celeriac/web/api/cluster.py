@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any, Final, NamedTuple
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Query
 
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Other
 from celeriac.views.cell import number_of
 from celeriac.views.overview import Overview
 from celeriac.views.recorder import RecorderRow
+from celeriac.views.task_list import MAX_PAGE
 from celeriac.views.text import visible
-from celeriac.views.worker import LiveWorker
+from celeriac.views.worker import LiveWorker, WorkerPage, worker_page
 from celeriac.web.api.part import At, Problem, Unknown, board_of
 from celeriac.web.api.schema import answer, model_of
 from celeriac.web.board import Board, Leaders, Sight
@@ -66,10 +67,17 @@ def get_overview(board: _Board, at: At = None) -> Any:
     return answer(panorama(board, board.sight(at)))
 
 
-@router.get("/workers", response_model=list[model_of(LiveWorker)])  # type: ignore[misc]
-def workers(board: _Board, at: At = None) -> Any:
-    """Return the workers, those first that need somebody to look."""
-    return answer(board.sight(at).workers)
+@router.get("/workers", response_model=model_of(WorkerPage))
+def workers(
+    board: _Board,
+    at: At = None,
+    after: Annotated[
+        str | None, Query(max_length=500, description="What `next` of the page before said")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 200,
+) -> Any:
+    """Return workers, by name, a page at a time."""
+    return answer(worker_page(board.sight(at).workers, after=after, limit=limit))
 
 
 @router.get("/workers/{name:name}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})

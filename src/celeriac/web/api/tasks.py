@@ -65,7 +65,10 @@ def task(board: _Board, uuid: _Id, at: At = None) -> Any:
 
 @router.get("/workflows/{uuid:name}", responses={404: {"model": Problem}})
 def workflow(board: _Board, uuid: _Id, at: At = None) -> dict[str, Any]:
-    """Return the workflow of a task: all that its first task brought about."""
+    """Return the workflow of a task: all that its first task brought about.
+
+    It has 5,000 tasks at the most, those nearest the first, and `is_cut` if there are more.
+    """
     story = live_workflow(board.scene(at).state, uuid)
     if story is None:
         raise Unknown("no such task is in memory")

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple, get_args
 
 from celeriac.errors import CallerError
-from celeriac.history.span import WIDTHS, By
+from celeriac.history.span import By, Span, check_times
 from celeriac.history.times import Per
 
 __all__ = [
@@ -131,15 +131,7 @@ class HistoryQuery(NamedTuple):
     def times(self, now: float) -> By | None:
         """Return what times are told apart. Raises CallerError for too many of them."""
         by = next((each for each in get_args(By) if each == self.by), None)
-        since, until = self.span(now)
-        if since is None and by not in (None, "day"):
-            raise CallerError("say from when, or tell days apart: all since the beginning may be very many")
-        if by is not None and since is not None and until is not None:
-            count = (until - since) / WIDTHS[by]
-            if count > _MOST_TIMES:
-                raise CallerError(
-                    f"that is {count:,.0f} times, and {_MOST_TIMES:,} are the most: take longer ones"
-                )
+        check_times(by, Span(*self.span(now)), most=_MOST_TIMES)
         return by
 
 
