@@ -25,7 +25,10 @@ PATIENCE: Final = 60.0
 #: Where pictures of pages are kept, to be looked at.
 SCREENSHOTS: Final = Path("build/screenshots")
 #: Workers on a busy machine may take more than the two seconds that people wait.
-_PATIENT_WITH_WORKERS: Final = "from celeriac.web import action; action._PATIENCE = 8.0"
+_PATIENT_WITH_WORKERS: Final = (
+    "from celeriac.node import worker_setup; from celeriac.web import action; "
+    "action._PATIENCE = worker_setup._PATIENCE = 8.0"
+)
 
 
 class Dashboard:

@@ -142,6 +142,9 @@ def test_a_worker_is_told_with_the_tasks_that_it_has(staffed: Dashboard, visit: 
     expect(active.get_by_role("link", name="shop.pack")).to_have_attribute("href", "/tasks/open-1")
     recent = page.get_by_role("region", name="Tasks heard of last")
     expect(recent.locator("tbody tr")).to_have_count(2)
+    # It is none that could be asked.
+    expect(page.locator("[data-fact=queues]")).to_have_text("it does not answer")
+    expect(page.locator("[data-fact=pool]")).to_have_text("it does not answer")
     visitor.check_access()
     keep_screenshot(page, "worker-viewer")
 
@@ -244,6 +247,9 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     page = visitor.go("/workers/shop@lab")
     before = processes(app)
     dialog = page.locator("[data-confirm]")
+    pool, shown_queues = page.locator("[data-fact=pool]"), page.locator("[data-fact=queues]")
+    expect(pool).to_have_text(str(before))
+    expect(shown_queues).to_have_text("celery")
 
     page.get_by_label("By how many").fill("3")
     page.get_by_role("button", name="Grow").click()
@@ -259,6 +265,7 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     page.locator("[data-do-it]").click()
     expect_told(page, "pool-grow: shop@lab")
     assert processes(app) == before + 3
+    expect(pool).to_have_text(str(before + 3))
 
     page.get_by_label("Queue", exact=True).fill("parcels")
     page.get_by_role("button", name="Add", exact=True).click()
@@ -266,6 +273,8 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     expect_told(page, "add-consumer: shop@lab")
     # It answers before it does so.
     assert wait_until(lambda: "parcels" in queues(app), patience=PATIENCE)
+    expect(shown_queues).to_have_text("celery, parcels")
+    assert served.api("workers/shop@lab")["setup"]["queues"] == ["celery", "parcels"]
     visitor.check_access()
     keep_screenshot(page, "worker")
 
@@ -273,6 +282,7 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     page.locator("[data-do-it]").click()
     assert wait_until(lambda: not worker.is_alive, patience=PATIENCE)
     expect(page.locator("[data-fact=liveness]")).to_have_text("LEFT")
+    expect(pool).to_have_text("-")
 
 
 def test_what_is_taken_away_from_the_worker_is_what_the_button_says(

@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated, Final
@@ -152,6 +153,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     from celeriac.history import Warehouse  # noqa: PLC0415  (needs the extra)
     from celeriac.node.queues import QueueLengths  # noqa: PLC0415
     from celeriac.node.watcher import Watcher  # noqa: PLC0415
+    from celeriac.node.worker_setup import ask_setup  # noqa: PLC0415
     from celeriac.web.board import Board  # noqa: PLC0415
 
     place = log or app.conf.log_url
@@ -173,6 +175,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
         queues=queues,
         recorders=lambda: read_statuses(app.history.spool(place)) if is_kept else [],
         queue_trouble=lambda: queues.trouble,
+        ask_setup=partial(ask_setup, app.control),
         replay=replay if is_kept else None,
         warehouse=Warehouse(warehouse or app.conf.warehouse_url, log=place),
         arbiter=lambda: app.arbiter,

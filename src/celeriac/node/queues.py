@@ -1,7 +1,7 @@
 """How many tasks wait in the queues of a cluster, asked in the background for whoever shows it."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from threading import Lock, Thread
@@ -13,6 +13,7 @@ from celeriac.node.control import Control
 from celeriac.node.state import State
 from celeriac.transport.base import Connection
 from celeriac.wire.field import is_name
+from celeriac.wire.worker_setup import decode_queues
 
 __all__ = ["QueueLengths", "ask_queues"]
 
@@ -130,11 +131,4 @@ def ask_queues(
 ) -> dict[str, set[str]]:
     """Ask workers, or all of them, for the queues that they take tasks from; return what came, by worker."""
     replies = control.inspect(workers, timeout=patience).active_queues()
-    return {worker: set(_names(told)) for worker, told in replies.items()}
-
-
-def _names(told: object) -> Iterator[str]:
-    for queue in told if isinstance(told, list) else ():
-        name = queue.get("name") if isinstance(queue, dict) else None
-        if isinstance(name, str):
-            yield name
+    return {worker: set(decode_queues(told)) for worker, told in replies.items()}

@@ -10,10 +10,11 @@ from celeriac.core.worker import Worker
 from celeriac.model.clock import NO_CLOCK
 from celeriac.node.scene import Scene
 from celeriac.node.watcher import Presence
+from celeriac.node.worker_setup import WorkerSetup
 from celeriac.views.cell import number_of
 from celeriac.views.text import visible
 
-__all__ = ["LiveWorker", "WorkerPage", "live_workers", "worker_page"]
+__all__ = ["LiveWorker", "SetupRow", "WorkerPage", "live_workers", "setup_row", "worker_page"]
 
 _NAME_CHARS: Final = 120
 _ORDER: Final = [Liveness.SUSPECT, Liveness.LOST, Liveness.ALIVE, Liveness.LEFT]
@@ -50,6 +51,19 @@ class LiveWorker(NamedTuple):
     software: str | None
 
 
+class SetupRow(NamedTuple):
+    """What a worker said when it was asked. Every text is safe to show; None is what is not known."""
+
+    #: Those that it takes tasks from.
+    queues: list[str] | None
+    #: How many tasks it can run at once.
+    pool: int | None
+    #: Why something is not known; empty if all is.
+    reason: str
+    #: When it was asked, in seconds of the epoch.
+    asked_at: float
+
+
 class WorkerPage(NamedTuple):
     """A part of a list."""
 
@@ -66,6 +80,12 @@ def worker_page(workers: Iterable[LiveWorker], *, after: str | None = None, limi
     left = (each for each in workers if after is None or each.key > after)
     found = nsmallest(limit + 1, left, key=lambda each: each.key)
     return WorkerPage(found[:limit], found[limit - 1].key if len(found) > limit else None)
+
+
+def setup_row(setup: WorkerSetup) -> SetupRow:
+    """Return the row of what a worker said of itself."""
+    queues = None if setup.queues is None else [visible(name, _NAME_CHARS) for name in setup.queues]
+    return SetupRow(queues, setup.pool, visible(setup.reason, 200), setup.asked_at)
 
 
 def live_workers(

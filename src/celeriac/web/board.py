@@ -7,17 +7,19 @@ from threading import BoundedSemaphore, Lock
 from time import monotonic, time
 from typing import Final, NamedTuple, Protocol
 
+from celeriac.core.member import Liveness
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.history import Warehouse
 from celeriac.model.election import Level, Record
 from celeriac.node.replay import Replay
 from celeriac.node.scene import Scene
 from celeriac.node.watcher import Watcher
+from celeriac.node.worker_setup import WorkerSetup
 from celeriac.store.recorder_status import RecorderStatus
 from celeriac.views.leader import LeaderRow, leader_rows
 from celeriac.views.recorder import RecorderRow, recorder_rows
-from celeriac.views.worker import LiveWorker, live_workers
-from celeriac.web.shared import Aside
+from celeriac.views.worker import LiveWorker, SetupRow, live_workers, setup_row
+from celeriac.web.shared import Aside, Shared
 
 __all__ = ["Board", "Leaders", "Sight"]
 
@@ -34,6 +36,9 @@ _LEADERS_KEPT: Final = 2.0
 #: How old what is known of recorders may be, which tell of themselves every two seconds, and of the tables.
 _RECORDERS_KEPT: Final = 2.0
 _TABLES_KEPT: Final = 30.0
+#: For how long what a worker said of itself is told again, and of how many workers.
+_SETUP_KEPT: Final = 5.0
+_MOST_SETUPS: Final = 200
 
 
 class Busy(CeleriacError):
@@ -84,6 +89,7 @@ class Board:
         queues: Callable[[], dict[str, int] | None] = lambda: None,
         recorders: Callable[[], Sequence[RecorderStatus]] = lambda: (),
         queue_trouble: Callable[[], str] = lambda: "",
+        ask_setup: Callable[[str], WorkerSetup] | None = None,
         now: Callable[[], float] = time,
     ) -> None:
         self.watcher = watcher
@@ -97,12 +103,15 @@ class Board:
         self._tables_at = Aside(self._published_at, seconds=_TABLES_KEPT)
         #: What keeps us from knowing it.
         self.queue_trouble = queue_trouble
+        self._ask_setup = ask_setup
         self._now = now
         self._mutex = Lock()
         self._leading = Lock()
         self._asking = BoundedSemaphore(_MOST_WAITING)
         self._pasts: OrderedDict[int, Sight] = OrderedDict()
         self._leaders: tuple[float, Leaders] | None = None
+        self._setting_up = Lock()
+        self._setups: OrderedDict[str, Shared[SetupRow]] = OrderedDict()
 
     @property
     def has_past(self) -> bool:
@@ -193,6 +202,23 @@ class Board:
             leaders = self._asked()
             self._leaders = (monotonic(), leaders)
             return leaders
+
+    def setup(self, worker: LiveWorker, *, is_changed: bool = False) -> SetupRow | None:
+        """Return what a worker says of itself, no older than some seconds; it may take as many.
+
+        ``is_changed`` says that what it said before does not count any more. None is what nobody can say.
+        """
+        ask, name = self._ask_setup, worker.key
+        if ask is None or worker.liveness == Liveness.LEFT:
+            return None
+        with self._setting_up:
+            if is_changed or name not in self._setups:
+                self._setups[name] = Shared(lambda: setup_row(ask(name)), seconds=_SETUP_KEPT)
+            self._setups.move_to_end(name)
+            while len(self._setups) > _MOST_SETUPS:
+                self._setups.popitem(last=False)
+            said = self._setups[name]
+        return said()
 
     def _asked(self) -> Leaders:
         reason = "no arbiter is asked"

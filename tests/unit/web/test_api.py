@@ -6,8 +6,10 @@ import httpx
 
 from celeriac.model.events import Received, Retried, Sent, Started, WorkerHeartbeat
 from celeriac.model.states import RECEIVED, SUCCESS
+from celeriac.node.worker_setup import WorkerSetup
 from celeriac.views.text import visible
-from tests.unit.web.kit import Rig
+from tests.unit.web.kit import Rig, served
+from tests.unit.web.kit import rig as rig_of
 from tests.warehouses import MIDNIGHT, publish, rollup
 
 
@@ -157,6 +159,26 @@ def test_workers_are_listed_by_name_a_page_at_a_time_whatever_becomes_of_them(
 
 def beat(hostname: str) -> WorkerHeartbeat:
     return WorkerHeartbeat(hostname=hostname, pid=1, timestamp=1.0, clock=1, local_received=1.0)
+
+
+def test_one_worker_says_its_queues_and_pool_when_it_is_asked_and_not_each_time(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def ask_setup(name: str) -> WorkerSetup:
+        asked.append(name)
+        return WorkerSetup(("celery", "ma\x1bil"), 8, "", asked_at=5.0)
+
+    with rig_of(tmp_path, ask_setup=ask_setup) as rig, served(rig) as ask:
+        rig.put(beat("w1@lab"), beat("w2@lab"))
+        told = [ask.get(f"/api/v1/workers/{name}").json() for name in ("w1@lab", "w1@lab", "w2@lab")]
+        (worker,) = (each for each in rig.board.sight().workers if each.key == "w1@lab")
+        rig.board.setup(worker, is_changed=True)
+        of_one_that_left = rig.board.setup(worker._replace(liveness="LEFT"), is_changed=True)
+
+    assert [each["name"] for each in told] == ["w1@lab", "w1@lab", "w2@lab"]
+    assert told[0]["setup"] == {"queues": ["celery", "ma\\x1bil"], "pool": 8, "reason": "", "asked_at": 5.0}
+    assert asked == ["w1@lab", "w2@lab", "w1@lab"]
+    assert of_one_that_left is None
 
 
 def test_times_of_workers_are_listed_a_page_at_a_time(ask: httpx.Client, tmp_path: Path) -> None:

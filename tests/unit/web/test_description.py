@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from celeriac.node.replay import Replay
+from celeriac.node.worker_setup import WorkerSetup
 from celeriac.store.audit import Audit
 from celeriac.store.event_log import EventLog
 from celeriac.web import action
@@ -33,7 +34,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     def replay(since: float, until: float) -> Replay:
         return Replay(EventLog(folder / "log"), since=since, until=until)
 
-    with pytest.MonkeyPatch.context() as patch, rig(folder, replay=replay) as running:
+    with pytest.MonkeyPatch.context() as patch, rig(folder, replay=replay, ask_setup=said) as running:
         # No worker answers here, and each command would wait for one.
         patch.setattr(action, "_PATIENCE", 0.01)
         fill(running)
@@ -45,6 +46,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
         with served(running, Access(allow_control=True), actions) as client:
             yield str(client.base_url)
+
+
+def said(_: str) -> WorkerSetup:
+    return WorkerSetup(("celery",), 4, "", asked_at=MIDNIGHT)
 
 
 def fill(running: Rig) -> None:

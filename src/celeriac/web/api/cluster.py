@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Query
+from pydantic import create_model
 
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Other
@@ -11,7 +12,7 @@ from celeriac.views.overview import Overview
 from celeriac.views.recorder import RecorderRow
 from celeriac.views.task_list import MAX_PAGE
 from celeriac.views.text import visible
-from celeriac.views.worker import LiveWorker, WorkerPage, worker_page
+from celeriac.views.worker import LiveWorker, SetupRow, WorkerPage, worker_page
 from celeriac.web.api.part import At, Problem, Unknown, board_of
 from celeriac.web.api.schema import answer, model_of
 from celeriac.web.board import Board, Leaders, Sight
@@ -61,6 +62,14 @@ class ClusterView(NamedTuple):
     recorders: list[RecorderRow]
 
 
+_OneWorker = create_model(
+    "OneWorker",
+    __base__=model_of(LiveWorker),
+    __doc__=LiveWorker.__doc__,
+    setup=(model_of(SetupRow) | None, ...),
+)
+
+
 @router.get("/overview", response_model=model_of(Overview))
 def get_overview(board: _Board, at: At = None) -> Any:
     """Return a cluster in a few numbers: rates, times, tasks by state, and what needs somebody to look."""
@@ -80,13 +89,17 @@ def workers(
     return answer(worker_page(board.sight(at).workers, after=after, limit=limit))
 
 
-@router.get("/workers/{name:name}", response_model=model_of(LiveWorker), responses={404: {"model": Problem}})
+@router.get("/workers/{name:name}", response_model=_OneWorker, responses={404: {"model": Problem}})
 def worker(board: _Board, name: Annotated[str, Path(max_length=500)], at: At = None) -> Any:
-    """Return one worker."""
+    """Return one worker, and in `setup` its queues and the size of its pool, as it says itself.
+
+    It is asked for that, again after some seconds, and given two for each answer. `setup` is null for the
+    past, and for a worker that has left.
+    """
     found = next((each for each in board.sight(at).workers if each.key == name), None)
     if found is None:
         raise Unknown("no such worker is known")
-    return answer(found)
+    return answer({**found._asdict(), "setup": board.setup(found) if at is None else None})
 
 
 @router.get("/cluster", response_model=model_of(ClusterView))

@@ -28,19 +28,19 @@ _MOST_SHOWN: Final = 12
 
 async def confirm(
     visit: Visit, title: str, order: Order, *, is_dangerous: bool = True, fields: Fields | None = None
-) -> None:
-    """Say what would be done, and do it if who looks at the page says so."""
+) -> bool:
+    """Say what would be done, do it if who looks at the page says so, and return whether it was done."""
     would = await _carried_out(visit, order, dry_run=True)
     if would is None:
-        return
+        return False
     question = _Question(visit, title, order, is_dangerous=is_dangerous, fields=fields)
     question.show(would)
     is_wanted = await question.dialog
     question.dialog.delete()
-    if is_wanted:
-        done = await _carried_out(visit, order, dry_run=False)
-        if done is not None:
-            _tell_done(done)
+    done = await _carried_out(visit, order, dry_run=False) if is_wanted else None
+    if done is not None:
+        _tell_done(done)
+    return done is not None
 
 
 class _Question:

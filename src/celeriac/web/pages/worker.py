@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from fastapi import Request
 from nicegui import ui
+from starlette.concurrency import run_in_threadpool
 
 from celeriac.model.states import RECEIVED, STARTED
 from celeriac.views.task_list import ListedTask, TaskFilter, task_page
@@ -17,7 +18,7 @@ from celeriac.web.pages.frame import frame
 from celeriac.web.pages.part import columns, empty, section, table
 from celeriac.web.pages.visit import Visit, name_of, path_of
 from celeriac.web.pages.worker_control import WorkerControls
-from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text, load_text
+from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text, load_text, setup_texts
 
 __all__ = ["worker_page"]
 
@@ -36,6 +37,9 @@ _FACTS: Final = {
     "processed": "Tasks begun since its start",
     "clock": "Logical clock",
     "drift": "Our clock is ahead of its by",
+    "queues": "Takes tasks from",
+    "pool": "Size of its pool",
+    "asked": "Asked for both",
     "pid": "Process",
     "software": "Software",
 }
@@ -82,6 +86,8 @@ def _told(sight: Sight, name: str) -> _Told:
 class _WorkerPage:
     def __init__(self, visit: Visit, name: str) -> None:
         self._visit = visit
+        self._worker: LiveWorker | None = None
+        self._asks = 0
         self._none = empty(
             "No worker of this name was heard of: it may have left before this dashboard began, or be on "
             "another broker.",
@@ -93,7 +99,7 @@ class _WorkerPage:
                 with section("What is known of it"):
                     self._facts = Facts(_FACTS)
                 with section("Actions"):
-                    WorkerControls(visit, name)
+                    WorkerControls(visit, name, on_done=self._ask_again)
             ui.element("div").classes("space-below")
             with section("Tasks that it has now"):
                 self._active = _TaskTable(visit, "Tasks that it has now", "It has no task now.")
@@ -115,6 +121,24 @@ class _WorkerPage:
         self._show_facts(told.worker, told.as_of)
         self._active.show(told.active)
         self._recent.show(told.recent)
+        # It is asked when the page is opened, and when it has changed: not each time that one looks.
+        before, self._worker = self._worker, told.worker
+        if self._visit.is_live and (before is None or before.liveness != told.worker.liveness):
+            ui.timer(0.0, self._ask, once=True)
+
+    async def _ask_again(self) -> None:
+        await self._ask(is_changed=True)
+
+    async def _ask(self, *, is_changed: bool = False) -> None:
+        """Have the worker say how it is set up, and show it."""
+        if self._worker is None:
+            return
+        self._asks += 1
+        ask = self._asks
+        setup = await run_in_threadpool(self._visit.desk.board.setup, self._worker, is_changed=is_changed)
+        if ask == self._asks:  # else it was asked again meanwhile, as something has changed
+            for mark, text in setup_texts(setup).items():
+                self._facts.show(mark, text)
 
     def _show_facts(self, worker: LiveWorker, as_of: float) -> None:
         texts = {

@@ -1,7 +1,7 @@
 """What can be done to one worker, by people who may: each is told first, and done when it is confirmed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from nicegui import ui
@@ -24,10 +24,14 @@ _RATE: Final = re.compile(r"\d{1,9}(/[smh])?", re.ASCII)
 
 
 class WorkerControls:
-    """Fields and buttons, where who looks may act; else why there are none."""
+    """Fields and buttons, where who looks may act; else why there are none.
 
-    def __init__(self, visit: Visit, worker: str) -> None:
+    ``on_done`` is called after each action.
+    """
+
+    def __init__(self, visit: Visit, worker: str, *, on_done: Callable[[], Awaitable[object]]) -> None:
         self._visit = visit
+        self._on_done = on_done
         self._worker = worker
         if not visit.may_act:
             ui.label(_why_not(visit)).classes("empty").props("data-no-actions")
@@ -105,7 +109,8 @@ class WorkerControls:
             return actions.on_workers(user, action, names, arguments, dry_run=dry_run)
 
         is_dangerous = action in ("shutdown", "pool-shrink", "cancel-consumer")
-        await confirm(self._visit, title, order, is_dangerous=is_dangerous)
+        if await confirm(self._visit, title, order, is_dangerous=is_dangerous):
+            await self._on_done()
 
 
 def _why_not(visit: Visit) -> str:

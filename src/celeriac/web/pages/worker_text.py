@@ -1,11 +1,15 @@
 """How pages write what is known of a worker."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from celeriac.views.worker import LiveWorker
-from celeriac.web.pages.format import UNKNOWN, duration_text
+from celeriac.views.worker import LiveWorker, SetupRow
+from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text
 
-__all__ = ["ago_text", "drift_class", "drift_text", "load_text"]
+__all__ = ["ago_text", "drift_class", "drift_text", "load_text", "setup_texts"]
+
+#: Queues that are named.
+_MOST_QUEUES: Final = 50
 
 
 def ago_text(at: float | None, now: float) -> str:
@@ -26,3 +30,18 @@ def drift_text(worker: LiveWorker) -> str:
 def drift_class(worker: LiveWorker) -> str:
     """Return the class of a clock that is off, or not."""
     return "drift is-drifting" if worker.is_drifting else "drift"
+
+
+def setup_texts(setup: SetupRow | None) -> dict[str, str]:
+    """Return what is written of the queues and the pool of a worker, and when it was asked for them."""
+    if setup is None:
+        return {"queues": UNKNOWN, "pool": UNKNOWN, "asked": UNKNOWN}
+    # What it did not say is told with why.
+    queues = setup.reason or UNKNOWN if setup.queues is None else _queues_text(setup.queues)
+    pool = setup.reason or UNKNOWN if setup.pool is None else count_text(setup.pool)
+    return {"queues": queues, "pool": pool, "asked": moment_text(setup.asked_at)}
+
+
+def _queues_text(queues: Sequence[str]) -> str:
+    named = ", ".join(sorted(queues)[:_MOST_QUEUES]) or "no queue"
+    return named if len(queues) <= _MOST_QUEUES else f"{named} and {len(queues) - _MOST_QUEUES} more"
