@@ -110,7 +110,7 @@ class Person:
 
     async def type(self, text: str) -> None:
         """Type a text."""
-        names = {" ": "space", ":": "colon", ".": "full_stop", "*": "asterisk", "@": "at"}
+        names = {" ": "space", ":": "colon", ".": "full_stop", "*": "asterisk", "@": "at", "-": "minus"}
         await self.press(*(names.get(char, char) for char in text))
 
     async def waits_for(self, condition: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from threading import Event as Flag
+from time import time
 from typing import Any
 
 import pytest
@@ -114,6 +115,8 @@ def test_a_pause_leaves_all_as_it_is_until_it_ends() -> None:
         ("name:shop.*", "shop.pay", "mail.send"),
         ("lovelace", "shop.pay", "mail.send"),
         ("worker:celery@* no route", "mail.send", "shop.pay"),
+        ("since:-56s", "mail.send", "shop.pay"),
+        ("until:-56s", "shop.pay", "mail.send"),
     ],
 )
 def test_a_search_narrows_and_escape_widens_it_again(query: str, found: str, left_out: str) -> None:
@@ -130,6 +133,23 @@ def test_a_search_narrows_and_escape_widens_it_again(query: str, found: str, lef
         assert query not in person.text
 
     sit_down(past(*SHOP), searches)
+
+
+def test_a_time_that_is_searched_for_goes_on_with_the_cluster() -> None:
+    with rig() as cluster_:
+
+        async def searches(person: Person) -> None:
+            cluster_.send("task-received", uuid="a", name="shop.pay", args="()", kwargs="{}")
+            await person.sees("shop.pay")
+            await person.press("slash")
+            await person.type("since:-1h")
+            await person.sees("since:-1h", "shop.pay")
+            later = time() + 3700.0
+            cluster_.sight._now = lambda: later
+            await person.sees_no("shop.pay")
+            await person.sees("no task in memory fits the search")
+
+        sit_down(cluster_.sight, searches)
 
 
 def test_a_search_that_nothing_fits_says_so() -> None:

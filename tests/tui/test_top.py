@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -190,6 +191,44 @@ def test_a_cluster_is_watched_and_to_quit_is_code_0(monkeypatch: pytest.MonkeyPa
 
     assert result.exit_code == 0, result.output
     assert len(seen) == 1
+
+
+def test_what_the_log_has_of_the_last_hour_is_known_from_the_beginning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ago = time() - HOUR_AT
+    events = [received("old", ago - 4000.0, name="too.early"), received("t1", ago - 600.0)]
+    seal(tmp_path / "celeriac-history", events)
+    monkeypatch.chdir(tmp_path)
+
+    async def looks(person: Person) -> None:
+        await person.sees("live", "shop.pay", "RECEIVED")
+
+    seen = have_done(monkeypatch, looks)
+
+    result = run(broker=MemoryBroker())
+
+    assert result.exit_code == 0, result.output
+    assert "too.early" not in seen[0]
+
+
+def test_a_log_that_cannot_be_read_here_keeps_nobody_from_watching(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "celeriac-history").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "celeriac.store.event_log", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    async def looks(person: Person) -> None:
+        await person.sees("live", "no tasks were heard of yet")
+
+    have_done(monkeypatch, looks)
+
+    result = run(broker=MemoryBroker())
+
+    assert result.exit_code == 0, result.output
+    assert "celeriac-history is not read: a history needs pyarrow" in result.output
 
 
 def test_a_broker_that_is_not_there_is_code_69_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from celeriac.cli import output
-from celeriac.cli.measure import read_moment
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 from celeriac.views.cell import foreign_value
+from celeriac.views.measure import read_moment
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:

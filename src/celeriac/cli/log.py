@@ -14,7 +14,6 @@ import typer
 from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.log_reading import From, LogPlace, Until, moments_of, open_log, say_damage
-from celeriac.cli.measure import read_size, read_span
 from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
@@ -37,6 +36,7 @@ from celeriac.views.log import (
     verified_dict,
     verified_text,
 )
+from celeriac.views.measure import read_size, read_span
 
 if TYPE_CHECKING:
     from celeriac.store.event_log import EventLog

@@ -1,6 +1,7 @@
 """What the commands that read a log have in common."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,15 +9,25 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.measure import read_moment, read_speed
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 from celeriac.node.replay import Replay
+from celeriac.views.measure import read_moment, read_speed
 
 if TYPE_CHECKING:
     from celeriac.store.event_log import EventLog
 
-__all__ = ["From", "LogPlace", "Speed", "Until", "moments_of", "open_log", "open_replay", "say_damage"]
+__all__ = [
+    "From",
+    "LogPlace",
+    "Speed",
+    "Until",
+    "is_log",
+    "moments_of",
+    "open_log",
+    "open_replay",
+    "say_damage",
+]
 
 LogPlace = Annotated[
     str | None,
@@ -44,6 +55,11 @@ Speed = Annotated[
         "--speed", metavar="SPEED", help="As it happened, so many times as fast: 10x, 0.5x, or max."
     ),
 ]
+
+
+def is_log(place: str) -> bool:
+    """Tell whether a log may be kept where the settings say, which nobody asked for."""
+    return "://" in place or Path(place).expanduser().is_dir()
 
 
 def open_log(session: Session, place: str | None) -> "EventLog":

@@ -12,7 +12,6 @@ import typer
 from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.log_reading import From, LogPlace, open_log, open_replay, say_damage
-from celeriac.cli.measure import read_speed
 from celeriac.cli.option import AsJson
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
@@ -24,6 +23,7 @@ from celeriac.node.state import State
 from celeriac.views.cluster import TaskRow, WorkerRow, task_rows, totals, worker_rows
 from celeriac.views.event import event_line, gap_text
 from celeriac.views.log import moment_text
+from celeriac.views.measure import read_speed
 from celeriac.views.replay import past_dict
 
 if TYPE_CHECKING:

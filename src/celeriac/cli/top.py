@@ -12,8 +12,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import moments_of, open_log, open_replay, say_damage
-from celeriac.cli.measure import read_speed
+from celeriac.cli.log_reading import is_log, moments_of, open_log, open_replay, say_damage
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
@@ -21,6 +20,7 @@ from celeriac.masking import sanitize_url
 from celeriac.node.history import redactor_of
 from celeriac.node.replay import Replay
 from celeriac.store.audit import Actor, Audit
+from celeriac.views.measure import read_speed
 from celeriac.views.reply import reply_texts
 from celeriac.views.text import visible
 
@@ -84,9 +84,9 @@ def top(
 ) -> Code:
     """Watch a cluster on a full screen, by keyboard: its workers, its tasks, each with all its events.
 
-    Enter opens a task, / searches, ? tells all keys, q ends it. With a log, which celeriac record writes, it
-    shows the cluster as it was at an instant, or as it goes on from one. Secrets are masked. It needs:
-    pip install 'celeriac[tui]'.
+    Enter opens a task, / searches, ? tells all keys, q ends it. If a log is kept where the setting log_url
+    says, it knows the last hour before it began. With --log it shows the cluster as it was at an instant, or
+    as it goes on from one. Secrets are masked. It needs: pip install 'celeriac[tui]'.
 
     For example:
       celeriac top --broker redis://127.0.0.1:6379/0
@@ -145,8 +145,23 @@ def _live(session: Session, stack: ExitStack) -> "Sight":
 
     app = session.app
     stack.callback(app.close)
-    watcher = stack.enter_context(Watcher(app.events, hostname=app.hostname, redactor=redactor_of(app.conf)))
+    watcher = Watcher(
+        app.events, hostname=app.hostname, redactor=redactor_of(app.conf), log=_last_hour_of(session)
+    )
+    stack.enter_context(watcher)
     return LiveSight(watcher, place=visible(sanitize_url(app.conf.broker_url)))
+
+
+def _last_hour_of(session: Session) -> "EventLog | None":
+    """Return the log of the settings, if one is kept there and can be read."""
+    place = session.app.conf.log_url
+    if not is_log(place):
+        return None
+    try:
+        return session.app.history.log(place)
+    except ImproperlyConfigured as error:  # to look at what happens now needs nothing of it
+        output.say(f"{place} is not read: {error}")
+        return None
 
 
 def _revoke(session: Session, audit: Path | None) -> "Revoke":

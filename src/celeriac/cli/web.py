@@ -11,6 +11,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.log_reading import is_log
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
@@ -157,7 +158,7 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     from celeriac.web.board import Board  # noqa: PLC0415
 
     place = log or app.conf.log_url
-    is_kept = log is not None or _is_there(place)
+    is_kept = log is not None or is_log(place)
 
     def replay(since: float, until: float) -> "Replay":
         return app.history.replay(place, since=since, until=until)
@@ -187,11 +188,6 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     stack.callback(queues.close)
     stack.enter_context(watcher).wait()
     return board
-
-
-def _is_there(place: str) -> bool:
-    """Tell whether a log is kept where the settings say, which nobody asked for."""
-    return "://" in place or Path(place).expanduser().is_dir()
 
 
 def _listening(host: str, port: int) -> socket.socket:

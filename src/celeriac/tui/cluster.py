@@ -21,7 +21,7 @@ from celeriac.views.worker import LiveWorker
 
 __all__ = ["ClusterScreen"]
 
-_HINT: Final = "text, state:FAILURE, name:shop.*, worker:w1@*; Enter keeps it, Escape clears it"
+_HINT: Final = "text, state:FAILURE, name:shop.*, worker:w1@*, since:-1h; Enter keeps it, Escape clears it"
 _NO_TASKS: Final = "no tasks were heard of yet"
 _NO_FIT: Final = "no task in memory fits the search"
 #: The part of the screen that workers may take.
@@ -32,14 +32,17 @@ class _Seen(NamedTuple):
     as_of: float
     workers: list[LiveWorker]
     totals: Overview
+    wanted: TaskFilter
     page: TaskPage
 
 
-def _look(sight: Sight, wanted: TaskFilter, *, before: int | None, limit: int) -> _Seen:
+def _look(sight: Sight, query: str, *, before: int | None, limit: int) -> _Seen:
     as_of, workers = sight.as_of, sight.workers()
     totals = overview(sight.scene, as_of=as_of, workers=workers)
+    # Read each time: an hour ago is not what it was when it was typed.
+    wanted = read_query(query, now=as_of)
     page = task_page(sight.scene.state, wanted, before=before, limit=limit)
-    return _Seen(as_of, workers, totals, page)
+    return _Seen(as_of, workers, totals, wanted, page)
 
 
 class ClusterScreen(Lookout):
@@ -71,7 +74,7 @@ class ClusterScreen(Lookout):
         self._tasks = Listing(
             TASKS, cells=task_cells, key=lambda row: row.key, empty=_NO_TASKS, is_part=True, id="tasks"
         )
-        self._wanted = TaskFilter()
+        self._query = ""
         #: Where each page begins that was turned to; the last is shown.
         self._pages: list[int | None] = [None]
         self._next: int | None = None
@@ -91,9 +94,9 @@ class ClusterScreen(Lookout):
 
     def look(self) -> Callable[[], _Seen]:
         """Ask for the page that is shown, and no more of the tasks than there is room for."""
-        sight, wanted = self.sight, self._wanted
+        sight, query = self.sight, self._query
         before, limit = self._pages[-1], min(self._tasks.room, MAX_PAGE)
-        return lambda: _look(sight, wanted, before=before, limit=limit)
+        return lambda: _look(sight, query, before=before, limit=limit)
 
     def present(self, seen: _Seen) -> None:
         """Show what was seen."""
@@ -103,7 +106,7 @@ class ClusterScreen(Lookout):
         most = max(2, self.size.height // _WORKERS_SHARE)
         self._workers.styles.height = min(len(seen.workers) + 1, most) if seen.workers else 1
         self._workers.renew(seen.workers)
-        self._tasks.empty = _NO_TASKS if self._wanted == TaskFilter() else _NO_FIT
+        self._tasks.empty = _NO_TASKS if seen.wanted == TaskFilter() else _NO_FIT
         self._tasks.renew(seen.page.tasks)
 
     def pause(self, is_paused: bool) -> None:
@@ -137,9 +140,9 @@ class ClusterScreen(Lookout):
     @on(Input.Changed, "#search")
     def narrow(self, event: Input.Changed) -> None:
         """Show the tasks that fit what is typed."""
-        wanted = read_query(event.value)
-        if wanted != self._wanted:
-            self._wanted = wanted
+        now = self.sight.as_of
+        before, self._query = read_query(self._query, now=now), event.value
+        if read_query(self._query, now=now) != before:
             self._turn_to_first()
 
     @on(Input.Submitted, "#search")

@@ -1,24 +1,28 @@
-"""The language of the search box: ``state:FAILURE name:shop.* worker:w1@* any text``."""
+"""The language of the search box: ``state:FAILURE name:shop.* worker:w1@* since:-1h any text``."""
 
 import re
 from typing import Final
 
+from celeriac.errors import CallerError
 from celeriac.model.states import BUILT_IN_STATES
+from celeriac.views.measure import read_moment
 from celeriac.views.task_list import TaskFilter
 
 __all__ = ["read_query"]
 
 _WORD: Final = re.compile(
-    r'(?P<key>state|name|worker|root):(?P<value>"[^"]*"?|\S*)|(?P<text>"[^"]*"?|\S+)', re.IGNORECASE
+    r'(?P<key>state|name|worker|root|since|until):(?P<value>"[^"]*"?|\S*)|(?P<text>"[^"]*"?|\S+)',
+    re.IGNORECASE,
 )
 
 
-def read_query(query: str) -> TaskFilter:
+def read_query(query: str, *, now: float) -> TaskFilter:
     """Return which tasks a query asks for: those that fit every word of it.
 
     ``name:`` and ``worker:`` take globs, ``state:`` the beginning of a name or several parted by commas,
-    ``root:`` the id of a workflow; quotes hold blanks together. All other words are one text. Nothing that
-    anybody can type is an error: a key without a value says nothing.
+    ``root:`` the id of a workflow, ``since:`` and ``until:`` moments, such as ``-1h`` before ``now``; quotes
+    hold blanks together. All other words are one text. Nothing that anybody can type is an error: a key
+    without a value, and what is no moment yet, says nothing.
     """
     states: set[str] = set()
     told: dict[str, str] = {}
@@ -36,7 +40,16 @@ def read_query(query: str) -> TaskFilter:
         worker=told.get("worker"),
         text=" ".join(filter(None, texts)) or None,
         root=told.get("root"),
+        since=_moment(told.get("since"), now),
+        until=_moment(told.get("until"), now),
     )
+
+
+def _moment(value: str | None, now: float) -> float | None:
+    try:
+        return None if value is None else read_moment(value, option="", now=now).at
+    except CallerError:
+        return None
 
 
 def _states(value: str) -> set[str]:

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from celeriac.cli.measure import read_moment, read_size, read_span, read_speed
 from celeriac.errors import CallerError
+from celeriac.views.measure import read_moment, read_size, read_span, read_speed
 
 #: 2026-11-14T10:00Z.
 TEN = 1_794_650_400.0
