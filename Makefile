@@ -47,10 +47,10 @@ docs: $(READY) ## build the docs as a site, with references made from the code, 
 docs-serve: $(READY) ## serve the docs on http://127.0.0.1:8000, and build them anew when they change
 	NO_MKDOCS_2_WARNING=1 $(RUN)python -m mkdocs serve
 
-pictures: $(TESTABLE) ## take the pictures of the docs anew, by the browser tests that see those pages
-	$(RUN)pytest -q tests/browser/test_tour.py tests/browser/test_history.py
-	for page in overview tasks workflow; do cp build/screenshots/tour-$$page.png docs/screenshots/$$page.png; done
-	cp build/screenshots/history.png docs/screenshots/history.png
+pictures: $(TESTABLE) ## take the pictures of the docs anew, by the tests that see what is on them
+	rm -rf build/pictures
+	$(RUN)pytest -q tests/browser/test_tour.py tests/browser/test_history.py tests/tui/test_picture.py
+	cp build/pictures/* docs/screenshots/
 
 bench: $(TESTABLE) ## run one benchmark: make bench NAME=fold
 	@$(RUN)python -m benchmarks $(NAME)

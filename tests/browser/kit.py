@@ -17,9 +17,19 @@ from playwright.sync_api import BrowserContext, Page, Request, expect
 from celeriac.app import Celeriac
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.programs.process import wait_until
+from tests.pictures import PICTURES
 from tests.program import Program, own_environment
 
-__all__ = ["PATIENCE", "Cluster", "Dashboard", "Visitor", "dashboard", "expect_told", "keep_screenshot"]
+__all__ = [
+    "PATIENCE",
+    "Cluster",
+    "Dashboard",
+    "Visitor",
+    "dashboard",
+    "expect_told",
+    "keep_picture",
+    "keep_screenshot",
+]
 
 PATIENCE: Final = 60.0
 #: Where pictures of pages are kept, to be looked at.
@@ -182,3 +192,15 @@ def keep_screenshot(page: Page, name: str) -> None:
     """Keep a picture of a whole page."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True, animations="disabled")
+
+
+def keep_picture(page: Page, name: str, *, height: int = 900) -> None:
+    """Keep a picture of a page for the docs: of a long one the upper part."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+    page.screenshot(
+        path=PICTURES / f"{name}.png",
+        full_page=True,
+        clip={"x": 0, "y": 0, "width": size[0], "height": min(size[1], height)},
+        animations="disabled",
+    )

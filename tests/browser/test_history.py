@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 from celeriac.testing.brokers import RedisServer
 from celeriac.web.pages.format import count_text, duration_text
 from tests.browser.conftest import Visit
-from tests.browser.kit import Dashboard, dashboard, keep_screenshot
+from tests.browser.kit import Dashboard, dashboard, keep_picture, keep_screenshot
 from tests.warehouses import publish, rollup
 
 HOUR = 3600.0
@@ -99,7 +99,7 @@ def test_percentiles_are_those_of_the_api(kept: Dashboard, visit: Visit) -> None
     assert len(hours) == 23
     expect(page.get_by_role("img", name="Percentiles of the wait in queues over time")).to_be_visible()
     visitor.check_access()
-    keep_screenshot(page, "history")
+    keep_picture(page, "history")
 
 
 def test_what_is_asked_is_in_the_address_and_a_link_to_it_shows_the_same(

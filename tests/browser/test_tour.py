@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from celeriac.programs.process import wait_until
 from tests.browser.conftest import Visit
-from tests.browser.kit import Dashboard, expect_told, keep_screenshot
+from tests.browser.kit import Dashboard, expect_told, keep_picture
 from tests.up import PATIENCE, running
 
 #: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
@@ -42,17 +42,39 @@ def test_it_can_be_walked_from_the_first_page_to_a_task_and_its_workflow(
 
     expect(page.locator("[data-tile=workers]")).to_have_text("2 of 2")
     expect(page.locator("[data-queue-row]")).to_have_count(2)
-    keep_screenshot(page, "tour-overview")
+    keep_picture(page, "overview", height=1300)
     page.get_by_role("link", name="FAILURE").click()
     expect(page.locator("main")).to_contain_text("this one always fails")
-    keep_screenshot(page, "tour-tasks")
+    keep_picture(page, "tasks", height=560)
     page.locator("tbody a[href^='/tasks/']").first.click()
     expect(page.locator("main")).to_contain_text("task-failed")
-    keep_screenshot(page, "tour-task")
     _see_a_chord(visitor.page, living)
     visitor.go("/workers")
     expect(page.locator("main")).to_contain_text("reports@localhost")
-    keep_screenshot(page, "tour-workers")
+    keep_picture(page, "workers", height=430)
+
+
+def test_workers_of_celery_and_ours_say_their_queues_and_pools(living: Dashboard, visit: Visit) -> None:
+    page = visit(living, viewport=SIZE).go("/workers")
+
+    page.get_by_role("link", name="reports@localhost").click()
+    expect(page.locator("[data-fact=queues]")).to_have_text("reports")
+    expect(page.locator("[data-fact=pool]")).to_have_text("2")
+    page.go_back()
+    page.get_by_role("link", name="sample@localhost").click()
+
+    expect(page.locator("[data-fact=queues]")).to_have_text("celery")
+    expect(page.locator("[data-fact=pool]")).to_have_text("2")
+    expect(page.get_by_role("region", name="Tasks heard of last").locator("tbody tr").first).to_be_visible()
+    keep_picture(page, "worker")
+
+
+def test_clocks_are_told_of_all_nodes(living: Dashboard, visit: Visit) -> None:
+    page = visit(living, viewport=SIZE).go("/cluster")
+
+    expect(page.locator("main")).to_contain_text("sample@localhost")
+    expect(page.locator("main")).to_contain_text("reports@localhost")
+    keep_picture(page, "cluster")
 
 
 def _see_a_chord(page: Page, living: Dashboard) -> None:
@@ -60,7 +82,12 @@ def _see_a_chord(page: Page, living: Dashboard) -> None:
     page.goto(f"{living.address}/workflows/{body}")
     expect(page.locator("main")).to_contain_text("sample.order")
     expect(page.locator("[data-tile=size]")).to_have_text("5")
-    keep_screenshot(page, "tour-workflow")
+    keep_picture(page, "workflow", height=950)
+    # One without a traceback: that names folders of the machine.
+    page.locator("tbody a[href^='/tasks/']").first.click()
+    page.wait_for_url("**/tasks/*")
+    expect(page.locator("main")).to_contain_text("task-succeeded")
+    keep_picture(page, "task")
 
 
 def test_a_task_is_sent_once_more_by_hand_and_seen_to_be_done(living: Dashboard, visit: Visit) -> None:
