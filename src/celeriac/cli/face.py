@@ -13,7 +13,7 @@ from rich.text import Text
 
 from celeriac.cli import output
 from celeriac.cli.painter import Painter, painted
-from celeriac.cli.watch import Viewing
+from celeriac.cli.viewing import Viewing
 from celeriac.model.events import Event, TaskEvent, WorkerHeartbeat
 from celeriac.node.state import State
 from celeriac.views.cluster import Totals, WorkerRow, totals, worker_rows
@@ -33,9 +33,9 @@ _STYLES: Final = {"online": "green", "offline": "bold yellow", "left": "dim"}
 
 
 class Face(Protocol):
-    """Shows what a watch has received."""
+    """Shows what a viewing has taken."""
 
-    def show(self, watch: Viewing) -> None:
+    def show(self, view: Viewing) -> None:
         """Show what is new."""
 
     def __enter__(self) -> Self: ...
@@ -67,13 +67,13 @@ class Lines:
         self._told_at = monotonic()
         self._last: Totals | None = None
 
-    def show(self, watch: Viewing) -> None:
+    def show(self, view: Viewing) -> None:
         """Print the new events, but no heartbeats."""
-        for event in watch.taken():
+        for event in view.taken():
             if not isinstance(event, WorkerHeartbeat):
-                self._painter.event(_line(event, watch.state))
+                self._painter.event(_line(event, view.state))
         now = monotonic()
-        self._last = totals(watch.state)
+        self._last = totals(view.state)
         rate = self._rate.update(self._last.events, now=now)
         if now >= self._told_at + _TOTALS_EVERY:
             self._told_at = now
@@ -99,11 +99,11 @@ class Screen:
         self._rate = Rate()
         self._log: AbstractContextManager[None] = output.log_to(self._notices.append)
 
-    def show(self, watch: Viewing) -> None:
+    def show(self, view: Viewing) -> None:
         """Draw the screen anew."""
-        shown = [event for event in watch.taken() if not isinstance(event, WorkerHeartbeat)]
-        self._lines.extend(_line(event, watch.state) for event in shown[-(self._lines.maxlen or 0) :])
-        self._live.update(self.picture(watch.state, now=monotonic()), refresh=True)
+        shown = [event for event in view.taken() if not isinstance(event, WorkerHeartbeat)]
+        self._lines.extend(_line(event, view.state) for event in shown[-(self._lines.maxlen or 0) :])
+        self._live.update(self.picture(view.state, now=monotonic()), refresh=True)
 
     def picture(self, state: State, *, now: float) -> RenderableType:
         """Return all that the screen shows."""

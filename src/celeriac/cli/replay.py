@@ -15,7 +15,7 @@ from celeriac.cli.log_reading import From, LogPlace, open_log, open_replay, say_
 from celeriac.cli.option import AsJson
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
-from celeriac.cli.watch import Viewing
+from celeriac.cli.viewing import Viewing
 from celeriac.errors import CallerError
 from celeriac.model.events import Event, Gap, TaskEvent, WorkerHeartbeat
 from celeriac.node.replay import Replay

@@ -16,7 +16,7 @@ from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.option import AsJson
 from celeriac.cli.session import Session
-from celeriac.cli.watch import Watch
+from celeriac.cli.viewing import view_cluster
 from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.events import TaskEvent
@@ -143,17 +143,17 @@ def snapshot(
 
 def _save(app: "Celeriac", place: str, seconds: float, *, until_quiet: bool) -> dict[str, object]:
     """Listen for a while, and save what was heard."""
-    watch = Watch(app)
-    with _interruptible(), watch:
+    view = view_cluster(app)
+    with _interruptible(), view:
         end_at = monotonic() + seconds
         while monotonic() < end_at:
-            watch.check()
-            if any(isinstance(event, TaskEvent) for event in watch.taken()) and until_quiet:
+            view.check()
+            if any(isinstance(event, TaskEvent) for event in view.taken()) and until_quiet:
                 end_at = monotonic() + seconds
             sleep(min(_LOOK_EVERY, max(0.0, end_at - monotonic())))
-    watch.check()
-    watch.state.save(place)
-    return {"saved": sanitize_url(place) if "://" in place else place} | _counts(watch.state)
+    view.check()
+    view.state.save(place)
+    return {"saved": sanitize_url(place) if "://" in place else place} | _counts(view.state)
 
 
 def _counted(name: str, count: object) -> str:

@@ -10,7 +10,7 @@ from celeriac.cli.exit import Code
 from celeriac.cli.inspect import outcome_of, say_who_is_missing
 from celeriac.cli.option import AsJson, Selection
 from celeriac.cli.session import Session
-from celeriac.cli.watch import Watch
+from celeriac.cli.viewing import Viewing, view_cluster
 from celeriac.views.cluster import StatusRow, status_rows
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def status(
       celeriac status --listen 0 --json
     """
     began_at = monotonic()
-    with Watch(session.app) as watch:
+    with view_cluster(session.app) as view:
         replies = session.app.control.inspect(timeout=selection.timeout, **selection.options()).ping()
-        while monotonic() < began_at + listen and not _have_all_told(watch, replies):
-            watch.check()
+        while monotonic() < began_at + listen and not _have_all_told(view, replies):
+            view.check()
             sleep(_LOOK_EVERY)
     if selection.is_everyone:
-        _add_silent(watch, replies)
-    rows = status_rows(replies, watch.state.workers)
+        _add_silent(view, replies)
+    rows = status_rows(replies, view.state.workers)
     if as_json:
         output.write_json([row._asdict() for row in rows], indent=2)
     elif rows:
@@ -69,14 +69,14 @@ def status(
     return outcome_of(replies)
 
 
-def _have_all_told(watch: Watch, replies: "Replies") -> bool:
+def _have_all_told(view: Viewing, replies: "Replies") -> bool:
     """Tell whether a full heartbeat of each node that answered was heard."""
     # Celery: a heartbeat on request leaves out the load.
-    workers = [watch.state.workers.get(name) for name in replies]
+    workers = [view.state.workers.get(name) for name in replies]
     return all(worker is not None and worker.active is not None for worker in workers)
 
 
-def _add_silent(watch: Watch, replies: "Replies") -> None:
+def _add_silent(view: Viewing, replies: "Replies") -> None:
     """Count as silent whoever was heard later than the call lasted."""
-    alive = {worker.hostname for worker in watch.state.alive_workers()}
+    alive = {worker.hostname for worker in view.state.alive_workers()}
     replies.silent = sorted({*replies.silent} | (alive - replies.keys() - replies.errors.keys()))

@@ -1,4 +1,7 @@
-"""Watches a cluster in the background, for whoever shows it: what faces ask is always at hand."""
+"""Watches a cluster in the background, for whoever shows it: what faces ask is always at hand.
+
+Commands that look at it for some seconds have :mod:`celeriac.cli.viewing`.
+"""
 
 import logging
 from collections import deque

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from celeriac import State
 from celeriac.cli.face import Lines, Rate, Screen
-from celeriac.cli.watch import Watch
+from celeriac.cli.viewing import view_cluster
 from celeriac.errors import ConnectionLost
 from celeriac.programs.process import wait_until
 from tests.builders import task
@@ -58,10 +58,10 @@ def test_the_last_events_are_on_the_screen(cluster: Cluster) -> None:
     on, written = console()
     screen = Screen([], on)
 
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: len(watch.waiting) == 300, patience=120)
-        screen.show(watch)
-    shown = drawn(screen, watch.state, written, on)
+    with view_cluster(cluster.app()) as view:
+        assert wait_until(lambda: len(view.waiting) == 300, patience=120)
+        screen.show(view)
+    shown = drawn(screen, view.state, written, on)
 
     assert "t299" in shown
     assert "t100" not in shown
@@ -72,36 +72,36 @@ def test_hostile_text_on_the_screen_emits_no_escape_code(cluster: Cluster) -> No
     on, written = console(width=300)
     screen = Screen([], on)
 
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: len(watch.waiting) == 3, patience=120)
-        screen.show(watch)
-    shown = drawn(screen, watch.state, written, on)
+    with view_cluster(cluster.app()) as view:
+        assert wait_until(lambda: len(view.waiting) == 3, patience=120)
+        screen.show(view)
+    shown = drawn(screen, view.state, written, on)
 
     assert "\\x1b[31m" in shown
     assert is_harmless(shown)
 
 
-def test_a_watch_raises_what_ended_it_where_it_is_asked(cluster: Cluster) -> None:
+def test_a_viewing_raises_what_ended_it_where_it_is_asked(cluster: Cluster) -> None:
     cluster.broker.stop()
 
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: not watch.is_listening, patience=120)
+    with view_cluster(cluster.app()) as view:
+        assert wait_until(lambda: not view.is_listening, patience=120)
 
         with pytest.raises(ConnectionLost):
-            watch.check()
+            view.check()
 
 
 def test_events_that_nobody_takes_away_are_counted_and_not_kept(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celeriac.cli.watch._MOST_WAITING", 2)
+    monkeypatch.setattr("celeriac.cli.viewing._MOST_WAITING", 2)
     cluster.add_speaker(*(task("started", f"t{number}") for number in range(5)))
 
-    with Watch(cluster.app()) as watch:
-        assert wait_until(lambda: watch.state.event_count == 5, patience=120)
+    with view_cluster(cluster.app()) as view:
+        assert wait_until(lambda: view.state.event_count == 5, patience=120)
 
-    assert watch.overlooked == 3
-    assert len(watch.taken()) == 2
+    assert view.overlooked == 3
+    assert len(view.taken()) == 2
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:
@@ -115,9 +115,9 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
 def test_lines_end_with_the_totals(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.add_speaker(task("started"))
 
-    with Watch(cluster.app()) as watch, Lines() as face:
-        assert wait_until(lambda: watch.state.event_count == 1, patience=120)
-        face.show(watch)
+    with view_cluster(cluster.app()) as view, Lines() as face:
+        assert wait_until(lambda: view.state.event_count == 1, patience=120)
+        face.show(view)
 
     assert capsys.readouterr().out.endswith("1 events; 1 of 1 workers online; 1 tasks, 1 STARTED\n")
 
@@ -127,9 +127,9 @@ def test_hostile_text_in_lines_emits_no_escape_code(
 ) -> None:
     cluster.add_speaker(task("failed", HOSTILE, exception=HOSTILE, hostname=HOSTILE), task(HOSTILE, HOSTILE))
 
-    with Watch(cluster.app()) as watch, Lines() as face:
-        assert wait_until(lambda: len(watch.waiting) == 2, patience=120)
-        face.show(watch)
+    with view_cluster(cluster.app()) as view, Lines() as face:
+        assert wait_until(lambda: len(view.waiting) == 2, patience=120)
+        face.show(view)
 
     shown = capsys.readouterr().out
     assert "\\x1b[31m" in shown

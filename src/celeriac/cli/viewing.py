@@ -1,4 +1,10 @@
-"""Takes events from where they come from, beside what a command does."""
+"""Takes events from a cluster or a log, beside what a command does, for as long as that lasts.
+
+What stays up to show a cluster, the dashboard and ``celeriac top``, has a
+:class:`~celeriac.node.watcher.Watcher`: it recalls the log, holds workers for alive or lost, and masks each
+event as it comes. A command that ends in seconds needs a state alone, as the events say it: ``status``
+shows nothing of a task, and who saves a state masks it then.
+"""
 
 from collections import deque
 from threading import Thread
@@ -10,7 +16,7 @@ from celeriac.node.source import EventSource, Live
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
 
-__all__ = ["Viewing", "Watch"]
+__all__ = ["Viewing", "view_cluster"]
 
 #: Events that wait to be shown. A screen shows fifty; more than this in a quarter of a second nobody reads.
 _MOST_WAITING: Final = 10_000
@@ -21,7 +27,7 @@ _PATIENCE: Final = 2.0
 class Viewing:
     """Takes events from a source in a thread of its own, for as long as the context lasts.
 
-    Faces are shown one of these: a cluster as it is (:class:`Watch`), or a replay of its history.
+    Faces are shown one of these: a cluster as it is (:func:`view_cluster`), or a replay of its history.
     """
 
     def __init__(self, source: EventSource) -> None:
@@ -33,7 +39,7 @@ class Viewing:
         self.overlooked = 0
         self._source = source
         self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="watch", daemon=True)
+        self._thread = Thread(target=self._run, name="viewing", daemon=True)
 
     @property
     def is_listening(self) -> bool:
@@ -68,9 +74,6 @@ class Viewing:
             self._source.close()
 
 
-class Watch(Viewing):
-    """Receives the events of a cluster, for as long as the context lasts."""
-
-    def __init__(self, app: "Celeriac") -> None:
-        self.receiver = app.events.Receiver()
-        super().__init__(Live(self.receiver, app.events.State()))
+def view_cluster(app: "Celeriac") -> Viewing:
+    """Return a viewing of the cluster as it is."""
+    return Viewing(Live(app.events.Receiver(), app.events.State()))
