@@ -27,12 +27,12 @@ SEEN = "alert(1)"
 def rows_of(text: str) -> dict[str, list[dict[str, Any]]]:
     """Return rows of each table in which all that a peer can choose is one text."""
     at, before = NOW - HOUR, NOW - 25 * HOUR
-    day = {"day": day_of(at)}
-    names = {"name": text, "worker": text, "queue": text}
+    day: dict[str, Any] = {"day": day_of(at)}
+    names: dict[str, Any] = {"name": text, "worker": text, "queue": text}
     measured: dict[str, Any] = {"runs": [1.0, 2.0], "waits": [0.5], "failed": 1, "retried": 1}
     times = [rollup(each, **names, **measured, day=day_of(each)) for each in (before, at)]
     span = {"begin_at": at, "end_at": at + 9}
-    ends = {"ended_at": at + 3, "counted_at": at + 3}
+    ends: dict[str, Any] = {"ended_at": at + 3, "counted_at": at + 3}
     seen = {"first_at": at, "last_at": at + 3, "seen_at": at, "root_id": text, "parent_id": text}
     counts = {
         "tasks": 1,
@@ -42,7 +42,7 @@ def rows_of(text: str) -> dict[str, list[dict[str, Any]]]:
         "critical_path": [text],
         "critical_run": 1.0,
     }
-    failed = {"outcome": "FAILURE", "worker": text}
+    failed: dict[str, Any] = {"outcome": "FAILURE", "worker": text}
     return {
         "rollups_hour": times,
         "rollups_minute": times,

@@ -236,9 +236,7 @@ class Warehouse:
         """
 
         def times(edition: Edition, side: Side) -> AttemptTimes:
-            is_name = isinstance(side, str)
-            span = Span(since, until) if is_name else Span(*side)
-            name = side if is_name else task
+            name, span = (side, Span(since, until)) if isinstance(side, str) else (task, Span(*side))
             found = attempt_times(edition, span.checked(), task=name, worker=worker, queue=queue)
             return found[0] if found else nothing_at()
 

@@ -32,4 +32,5 @@ def _said(value: object) -> int | None:
             return len(all_)
         case {"pool": {"max-concurrency": int(size)}}:
             return size
-    return None
+        case _:
+            return None

@@ -62,11 +62,9 @@ class ClusterView(NamedTuple):
     recorders: list[RecorderRow]
 
 
+_Setup: Any = model_of(SetupRow) | None
 _OneWorker = create_model(
-    "OneWorker",
-    __base__=model_of(LiveWorker),
-    __doc__=LiveWorker.__doc__,
-    setup=(model_of(SetupRow) | None, ...),
+    "OneWorker", __base__=model_of(LiveWorker), __doc__=LiveWorker.__doc__, setup=(_Setup, ...)
 )
 
 

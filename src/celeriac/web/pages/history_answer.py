@@ -342,7 +342,7 @@ def _session_row(row: SessionRow, name: str, visit: Visit) -> dict[str, Any]:
 # -- what they share
 
 
-def _narrowed(query: HistoryQuery) -> dict[str, str | None]:
+def _narrowed(query: HistoryQuery) -> dict[str, Any]:
     """Return what names attempts have to fit, as the warehouse is asked."""
     return {"task": query.task or None, "worker": query.worker or None, "queue": query.queue or None}
 
