@@ -1,5 +1,6 @@
 """``/workers/NAME``: one worker, its tasks, and what can be done to it."""
 
+from functools import partial
 from glob import escape
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,8 @@ __all__ = ["worker_page"]
 
 #: Every look goes over all tasks in memory.
 _EVERY: Final = 2.0
+#: Seconds within which a worker has done what it was told.
+_SETTLED: Final = 2.0
 _MOST_ACTIVE: Final = 100
 _MOST_RECENT: Final = 20
 _FACTS: Final = {
@@ -127,7 +130,10 @@ class _WorkerPage:
             ui.timer(0.0, self._ask, once=True)
 
     async def _ask_again(self) -> None:
-        await self._ask(is_changed=True)
+        ask = partial(self._ask, is_changed=True)
+        # Some answer that they will do what they are told before they have done it.
+        ui.timer(_SETTLED, ask, once=True)
+        await ask()
 
     async def _ask(self, *, is_changed: bool = False) -> None:
         """Have the worker say how it is set up, and show it."""
