@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from celeriac.app import Celeriac
 from celeriac.testing.brokers import RedisServer
 from tests.browser.kit import PATIENCE, Cluster, Dashboard, Visitor, dashboard
+from tests.browser.team import locked_dashboard
 
 
 # For each file, though one would do for all: it has an event loop run in this thread, and tests that have
@@ -45,6 +46,19 @@ def cluster(redis: RedisServer) -> Iterator[Cluster]:
 def served(redis: RedisServer) -> Iterator[Dashboard]:
     """A dashboard without any option."""
     with dashboard(redis.url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def locked(
+    redis: RedisServer, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Dashboard]:
+    """A dashboard where people have to say who they are, a worker, a task that ran and one that failed."""
+    with locked_dashboard(redis.url, tmp_path_factory.mktemp("accounts")) as running:
+        cluster.send("worker-heartbeat", freq=2.0, active=0, processed=0)
+        cluster.run_task("t1")
+        cluster.fail_task("t2")
+        cluster.arrived(running)
         yield running
 
 

@@ -4,19 +4,17 @@ Those of the API are in ``tests/unit/web/test_guard.py``.
 """
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from nicegui import app as pages
 
-from celeriac.testing.brokers import RedisServer
-from celeriac.web.access import Account, Role, hashed, new_token, write_accounts
+from celeriac.web.access import Role
 from celeriac.web.pages import mount
-from tests.browser.kit import Cluster, Dashboard, dashboard
+from tests.browser.kit import PATIENCE, Dashboard
+from tests.browser.team import TOKENS
 
-TOKENS = {role: new_token(f"program-{role}") for role in Role}
 NOBODY = None
 #: What a browser asks for to have a live link.
 UPGRADE = {
@@ -28,30 +26,14 @@ UPGRADE = {
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport="
 
 
-@pytest.fixture(scope="module")
-def locked(
-    redis: RedisServer, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Dashboard]:
-    """A dashboard where everybody has to say who he is, and operators may act."""
-    file: Path = tmp_path_factory.mktemp("accounts") / "accounts.json"
-    write_accounts(
-        file,
-        [Account(f"program-{role}", role, hashed(token), is_token=True) for role, token in TOKENS.items()],
-    )
-    options = ("--accounts", str(file), "--allow-control")
-    with dashboard(redis.url, *options, token=TOKENS[Role.VIEWER]) as running:
-        cluster.run_task("t1")
-        cluster.arrived(running)
-        # The others say by themselves who they are.
-        del running.client.headers["Authorization"]
-        yield running
-
-
 def asked(at: Dashboard, role: Role | None, path: str, method: str = "GET", **headers: str) -> Any:
     """Ask as somebody, and return the answer without what it holds."""
     if role is not NOBODY:
         headers["Authorization"] = f"Bearer {TOKENS[role]}"
-    with at.client.stream(method, path, headers={"Accept": "text/html", **headers}) as answer:
+    with (
+        httpx.Client(base_url=at.address, timeout=PATIENCE) as client,
+        client.stream(method, path, headers={"Accept": "text/html", **headers}) as answer,
+    ):
         return answer
 
 
@@ -69,7 +51,7 @@ def page_paths() -> list[str]:
 
 def assets(at: Dashboard) -> list[str]:
     """Return the paths of all scripts and styles that a page names."""
-    page = at.client.get("/tasks", headers={"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}).text
+    page = at.client.get("/tasks").text
     found = sorted(set(re.findall(r"/(?:_nicegui|static)/[\w./-]+\.(?:js|css)", page)))
     assert {path.split("/")[1] for path in found} == {"_nicegui", "static"}, found
     return found

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from time import monotonic
 from typing import Any
 from urllib.parse import urlencode
@@ -16,27 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RedisServer
-from celeriac.web.access import Account, Role, hashed, write_accounts
-from tests.browser.kit import PATIENCE, Cluster, Dashboard, dashboard
-
-PASSWORD = "correct horse battery"  # noqa: S105
-
-
-@pytest.fixture(scope="module")
-def locked(
-    redis: RedisServer, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Dashboard]:
-    """A dashboard where operators may act, and a task that can be retried."""
-    file: Path = tmp_path_factory.mktemp("accounts") / "accounts.json"
-    roles = {"ada": Role.OPERATOR, "vera": Role.VIEWER}
-    write_accounts(file, [Account(name, role, hashed(PASSWORD)) for name, role in roles.items()])
-    with dashboard(redis.url, "--accounts", str(file), "--allow-control") as running:
-        # The link of who opened this is what the test itself asks by.
-        log_in(running.client, "ada")
-        cluster.fail_task("t1", queue="celery")
-        cluster.arrived(running)
-        yield running
+from tests.browser.kit import PATIENCE, Dashboard
+from tests.browser.team import PASSWORD
 
 
 def log_in(client: httpx.Client, name: str) -> None:
@@ -134,7 +114,7 @@ def opened_dialogs(link: ClientConnection) -> int:
 
 
 def test_nobody_can_click_on_the_page_of_another(opened: Open) -> None:
-    theirs, own = opened("ada", "/tasks/t1"), opened("vera", "/workers")
+    theirs, own = opened("ada", "/tasks/t2"), opened("vera", "/workers")
     click = theirs.click("data-action", "retry")
 
     with theirs.link() as operators:
@@ -148,7 +128,7 @@ def test_nobody_can_click_on_the_page_of_another(opened: Open) -> None:
 
 
 def test_nobody_takes_over_the_link_of_another(opened: Open) -> None:
-    theirs, own = opened("ada", "/tasks/t1"), opened("vera", "/workers")
+    theirs, own = opened("ada", "/tasks/t2"), opened("vera", "/workers")
 
     with own.link(page=theirs.id) as link:
         assert str(link.recv(PATIENCE)).startswith("44")  # it is refused
@@ -158,7 +138,7 @@ def test_nobody_takes_over_the_link_of_another(opened: Open) -> None:
 
 
 def test_who_logs_out_is_not_heard_any_more(opened: Open) -> None:
-    own = opened("ada", "/tasks/t1")
+    own = opened("ada", "/tasks/t2")
 
     with own.link() as link:
         assert own.client.post("/logout").status_code == 303

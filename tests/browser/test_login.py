@@ -1,41 +1,14 @@
 """Who has to log in, and what pages let a viewer and an operator do."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Page, expect
 
-from celeriac.testing.brokers import RedisServer
-from celeriac.web.access import Account, Role, hashed, new_token, write_accounts
 from tests.browser.conftest import Visit
-from tests.browser.kit import Cluster, Dashboard, Visitor, dashboard, keep_screenshot
+from tests.browser.kit import Dashboard, Visitor, keep_screenshot
+from tests.browser.team import PASSWORD
 
-PASSWORD = "correct horse battery"  # noqa: S105
-TOKEN = new_token("tests")
 #: Cookies of a browser that was logged in by somebody.
 COOKIE = "celeriac_login"
-
-
-@pytest.fixture(scope="module")
-def locked(
-    redis: RedisServer, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Dashboard]:
-    """A dashboard where people have to say who they are, and operators may act."""
-    file: Path = tmp_path_factory.mktemp("accounts") / "accounts.json"
-    write_accounts(
-        file,
-        [
-            Account("ada", Role.OPERATOR, hashed(PASSWORD)),
-            Account("vera", Role.VIEWER, hashed(PASSWORD)),
-            Account("tests", Role.VIEWER, hashed(TOKEN), is_token=True),
-        ],
-    )
-    with dashboard(redis.url, "--accounts", str(file), "--allow-control", token=TOKEN) as running:
-        cluster.send("worker-heartbeat", freq=2.0, active=0, processed=0)
-        cluster.run_task("t1")
-        cluster.arrived(running)
-        yield running
 
 
 def log_in(visitor: Visitor, name: str, password: str = PASSWORD, path: str = "/") -> Page:
@@ -103,10 +76,10 @@ def test_who_logs_out_is_let_in_no_more_also_not_by_a_page_that_is_open(
 ) -> None:
     visitor = visit(locked)
     page = log_in(visitor, "ada")
-    expect(page.locator("[data-tile=tasks]")).to_have_text("1")
+    expect(page.locator("[data-tile=tasks]")).to_have_text("2")
     other = page.context.new_page()
     other.goto(f"{locked.address}/")
-    expect(other.locator("[data-tile=tasks]")).to_have_text("1")
+    expect(other.locator("[data-tile=tasks]")).to_have_text("2")
 
     other.get_by_role("button", name="Log out").click()
 

@@ -76,7 +76,8 @@ def test_what_was_recorded_is_known_after_a_restart_and_as_of_any_instant(
     app: Celeriac, tmp_path: Path
 ) -> None:
     environment = own_environment(CELERIAC_BROKER_URL=app.conf.broker_url)
-    with Program("record", "log", "--limit", "4", cwd=tmp_path, env=environment) as recorder:
+    # So many that heartbeats alone do not fill it before a task has run.
+    with Program("record", "log", "--limit", "20", cwd=tmp_path, env=environment) as recorder:
 
         def is_recorded() -> bool:
             app.send_task("shop.price", (1, 1.0), kwargs={}).get(timeout=PATIENCE)
