@@ -15,7 +15,7 @@ from celeriac.node.watcher import Watcher
 from celeriac.views.overview import overview
 from celeriac.web.api.part import board_of
 from celeriac.web.board import Board, Sight
-from celeriac.web.family import counter, gauge, histogram
+from celeriac.web.series import counter, gauge, histogram
 
 __all__ = ["metrics_text", "router"]
 
