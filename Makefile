@@ -18,7 +18,7 @@ example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
 test: $(TESTABLE) ## run every test
-	$(RUN)pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit

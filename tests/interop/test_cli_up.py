@@ -18,6 +18,7 @@ from celeriac.testing.peers import CeleriacWorker
 from tests.interop.test_cli_elections import SHOP
 from tests.live import IS_LONG
 from tests.program import run_program
+from tests.promtool import promtool
 from tests.up import PATIENCE, Up, is_open, running
 
 #: Spark's own work for a few rows takes far longer than the rows do.
@@ -137,6 +138,7 @@ def test_prometheus_is_told_how_its_recorder_is_and_how_late_events_come(sample:
         return told("celeriac_recorder_recording") == [1.0]
 
     assert wait_until(is_well, patience=PATIENCE), sample.get("/metrics").text
+    assert promtool("check", "metrics", told=sample.get("/metrics").text) == (0, "")
     assert told("celeriac_recorder_dropped_events_total") == [0.0]
     assert wait_until(lambda: len(told("celeriac_event_lag_seconds")) == 1, patience=PATIENCE)
 

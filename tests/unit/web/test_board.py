@@ -42,7 +42,8 @@ def test_of_the_past_it_tells_what_was_said_of_elections_and_who_was_suspect(tmp
         elections = [
             [event["fields"]["id"] for event in asked("cluster", at)["elections"]] for at in (0.5, 40, 60)
         ]
-        workers = {each["name"]: (each["liveness"], each["since_at"]) for each in asked("workers", 35.0)}
+        listed = asked("workers", 35.0)["workers"]
+        workers = {each["name"]: (each["liveness"], each["since_at"]) for each in listed}
         now = client.get("/api/v1/cluster").json()["elections"]
 
     assert elections == [[], ["e1"], ["e1", "e2"]]
