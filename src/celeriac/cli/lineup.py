@@ -103,13 +103,17 @@ class Lineup:
         """Return what else runs where, and what can be done next."""
         rows = self._broker_rows()
         rows.append(("recorder", f"pid {self._recorder.pid}, log in {_short(self._places.log)}"))
-        if self._pipeline_every and _has_spark():
+        if self._makes_tables:
             often = f"every {self._pipeline_every / 60:g} minutes, for the first time soon"
             rows.append(("pipeline", f"{often}; tables in {_short(self._places.warehouse)}"))
         rows.append(("output", f"of each of them is in {_short(self._home.output)}"))
         lines = [f"{name:<10} {text}" for name, text in rows]
         tries = [f"{'':<10} {each}" for each in self._tries()]
         return [*lines, f"{'try':<10} in another terminal:", *tries, f"{'end':<10} with Ctrl-C"]
+
+    @property
+    def _makes_tables(self) -> bool:
+        return bool(self._pipeline_every) and _has_spark()
 
     def _broker_rows(self) -> list[tuple[str, str]]:
         if self._sample is None:
@@ -135,8 +139,9 @@ class Lineup:
         return [
             f"{own} top{again}{hint}",
             f"{own} status{again}",
+            # Two at once would be in each other's way.
+            *([] if self._makes_tables else [f"{own} pipeline run {log} --warehouse {tables}"]),
             f"{own} history latency --warehouse {tables} --since 1h --by minute  # once there are tables",
-            f"{own} pipeline run {log} --warehouse {tables}  # not to wait for them",
         ]
 
     def _daemons(self) -> list[Daemon]:

@@ -51,6 +51,7 @@ def make(home: Home) -> Iterator[Make]:
             is_sample: bool = False,
             config: Path | None = None,
             broker: str | None = None,
+            pipeline_every: float = 0.0,
             **variables: str,
         ) -> Lineup:
             app = Celeriac(broker, config=config, environ=variables)
@@ -62,7 +63,7 @@ def make(home: Home) -> Iterator[Make]:
                 sample=cast("SampleCluster", Unstarted()) if is_sample else None,
                 served=Served(),
                 port=8765,
-                pipeline_every=600.0,
+                pipeline_every=pipeline_every,
                 config=config,
             )
 
@@ -150,9 +151,17 @@ def test_a_file_of_settings_that_was_named_is_named_in_each_command(make: Make, 
     assert tries(made) == [
         "top --config 'my settings.toml'",
         "status --config 'my settings.toml'",
-        "history latency --warehouse .celeriac/warehouse --config 'my settings.toml' --since 1h --by minute",
         "pipeline run .celeriac/log --warehouse .celeriac/warehouse --config 'my settings.toml'",
+        "history latency --warehouse .celeriac/warehouse --config 'my settings.toml' --since 1h --by minute",
     ]
+
+
+def test_tables_that_come_by_themselves_are_not_told_to_be_made(make: Make) -> None:
+    by_hand = tries(make(broker=REAL_URL))
+    by_themselves = tries(make(broker=REAL_URL, pipeline_every=600.0))
+
+    assert [each.split()[0] for each in by_hand] == ["top", "status", "pipeline", "history"]
+    assert [each.split()[0] for each in by_themselves] == ["top", "status", "history"]
 
 
 def test_one_that_a_variable_named_is_too(
