@@ -49,7 +49,7 @@ docs-serve: $(READY) ## serve the docs on http://127.0.0.1:8000, and build them 
 
 pictures: $(TESTABLE) ## take the pictures of the docs anew, by the tests that see what is on them
 	rm -rf build/pictures
-	$(RUN)pytest -q tests/browser/test_tour.py tests/browser/test_history.py tests/tui/test_picture.py
+	PICTURE_POINTS=8 $(RUN)pytest -q tests/browser/test_tour.py tests/browser/test_history.py tests/tui/test_picture.py
 	cp build/pictures/* docs/screenshots/
 
 bench: $(TESTABLE) ## run one benchmark: make bench NAME=fold

@@ -1,5 +1,6 @@
 """What a newcomer sees: ``celeriac up`` with nothing named, and a walk through its pages."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.up import PATIENCE, running
 
 #: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
 KINDS = {"sample.double", "sample.fail", "sample.flaky", "sample.slow", "reports.total", "reports.render"}
+#: What charts have to show before pictures are taken, a point for each half minute; more where these are kept.
+POINTS = int(os.environ.get("PICTURE_POINTS", "1"))
 SIZE = {"width": 1280, "height": 900}
 
 
@@ -30,7 +33,11 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
             tasks = seen.api("tasks", limit=200)["tasks"]
             return {task["name"] for task in tasks if task["state"] in ("SUCCESS", "FAILURE")} >= KINDS
 
+        def is_drawn() -> bool:
+            return sum(each["received"] is not None for each in seen.api("overview")["last_hour"]) >= POINTS
+
         assert wait_until(are_seen, patience=PATIENCE)
+        assert wait_until(is_drawn, patience=PATIENCE + 30.0 * POINTS)
         yield seen
 
 

@@ -20,6 +20,8 @@ from celeriac.web.panorama import panorama
 __all__ = ["overview_page"]
 
 _QUANTILES = ("p50", "p95", "p99")
+#: Of half a minute each: less would be all edge.
+_LEAST_POINTS = 10
 _RATES = ("received", "succeeded", "failed", "retried")
 
 
@@ -78,8 +80,9 @@ class _OverviewPage:
         alive, all_ = told.workers.get("ALIVE", 0), sum(told.workers.values()) - told.workers.get("LEFT", 0)
         self._tiles["workers"].show(f"{alive} of {all_}", is_bad=alive < all_)
         self._tiles["tasks"].show(count_text(told.tasks))
+        known = [*dropwhile(lambda point: point.received is None, told.last_hour)]
         # Or the first minutes would be a few dots at the edge of an empty hour.
-        self._show_charts([*dropwhile(lambda point: point.received is None, told.last_hour)])
+        self._show_charts(told.last_hour[-max(len(known), _LEAST_POINTS) :])
         self._alerts.show(told.alerts)
         self._show_states(told.tasks_by_state)
         self._show_queues(told.queues, told.queue_trouble)
