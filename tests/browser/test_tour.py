@@ -15,7 +15,7 @@ from tests.up import PATIENCE, running
 
 #: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
 KINDS = {"sample.double", "sample.fail", "sample.flaky", "sample.slow", "reports.total", "reports.render"}
-#: What charts have to show before pictures are taken, a point for each half minute; more where these are kept.
+#: What charts have to show before pictures are taken, a point for each half minute; more for those of docs.
 POINTS = int(os.environ.get("PICTURE_POINTS", "1"))
 SIZE = {"width": 1280, "height": 900}
 
