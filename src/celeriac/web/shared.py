@@ -15,7 +15,7 @@ __all__ = ["Aside", "Shared"]
 
 _T = TypeVar("_T")
 
-#: How long who asks first waits for what comes at once from a disk of this machine.
+#: How long who asks waits for what comes at once from a disk of this machine.
 _PATIENCE: Final = 0.5
 
 logger = logging.getLogger(__name__)
@@ -42,29 +42,34 @@ class Shared(Generic[_T]):
 
 
 class Aside(Generic[_T]):
-    """Returns what ``make`` returned last, and has it made anew when it is older than some seconds.
+    """Returns what ``make`` returned, and has it made anew, aside, when it is older than some seconds.
 
-    Nobody is kept waiting for it: a disk may hang, and a store be away. None while it is not known.
+    Who asks then waits for it for a moment, ``patience``, and those who come later do not wait for one that
+    takes longer: a disk may hang, and a store be away. They get what was made last; None while there is none.
     """
 
-    def __init__(self, make: Callable[[], _T], *, seconds: float) -> None:
+    def __init__(self, make: Callable[[], _T], *, seconds: float, patience: float = _PATIENCE) -> None:
         self._make = make
         self._seconds = seconds
+        self._patience = patience
         self._mutex = Lock()
         self._thread: Thread | None = None
+        self._begun_at = 0.0
         self._made: _T | None = None
         self._made_at: float | None = None
 
     def __call__(self) -> _T | None:
         """Return it, as it was when it was last made."""
         with self._mutex:
-            made_at = self._made_at
-            if self._thread is None and (made_at is None or monotonic() >= made_at + self._seconds):
+            now, made_at = monotonic(), self._made_at
+            if self._thread is None and (made_at is None or now >= made_at + self._seconds):
                 self._thread = Thread(target=self._renew, name="aside", daemon=True)
+                self._begun_at = now
                 self._thread.start()
-            thread = self._thread
-        if made_at is None and thread is not None:
-            thread.join(_PATIENCE)
+            thread, left = self._thread, self._begun_at + self._patience - now
+        if thread is not None and left > 0:
+            # What was made long ago, when somebody last asked, may be wrong by now.
+            thread.join(left)
         return self._made
 
     def _renew(self) -> None:

@@ -54,6 +54,12 @@ def test_what_is_made_aside_keeps_nobody_waiting_for_it() -> None:
     assert wait_until(lambda: aside() == 7, patience=PATIENCE)
 
 
+def test_who_asks_after_a_long_time_is_not_told_what_was_so_then() -> None:
+    aside = Aside(count().__next__, seconds=0.0, patience=PATIENCE)
+
+    assert [aside(), aside(), aside()] == [0, 1, 2]
+
+
 def test_what_is_made_aside_is_made_again_when_it_is_old_and_not_before() -> None:
     young, old = Aside(count().__next__, seconds=600.0), Aside(count().__next__, seconds=0.0)
 
