@@ -72,7 +72,7 @@ def test_it_says_first_where_the_dashboard_is_and_then_what_runs_and_what_can_be
 
     rows = ["dashboard", "broker", "worker", "worker", "load", "recorder", "pipeline", "output", "try"]
     assert heading == rows
-    assert all(f" {command} " in sample.told for command in ("top", "status", "history", "pipeline"))
+    assert all(f" {command} " in sample.told for command in ("top", "status", "history"))
 
 
 def test_a_second_one_in_the_folder_is_refused_and_told_of_the_first(sample: Up) -> None:
