@@ -4,10 +4,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from math import inf
 from threading import Lock
 from time import monotonic
 from types import TracebackType
@@ -32,8 +33,23 @@ MAX_TTL: Final = 6 * 3600.0
 #: A key of an arbiter is made of it.
 MAX_NAME_CHARS: Final = 190
 
+#: How long a signal may go unheeded at the most.
+_LONGEST_WAIT: Final = 1.0
+
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
+
+
+def _awaited(future: Future[_T], timeout: float | None) -> _T:
+    """Return what comes of it, as ``result`` does, and heed Ctrl-C whenever it comes.
+
+    A signal that comes just before a wait begins, or where somebody has the system go on waiting after one,
+    is heeded when that wait is over: so none is long.
+    """
+    ends_at = inf if timeout is None else monotonic() + timeout
+    while not future.done() and (left := ends_at - monotonic()) > 0:
+        wait([future], min(left, _LONGEST_WAIT))
+    return future.result(0)
 
 
 def _is_name(value: object) -> bool:
@@ -132,7 +148,7 @@ class Leadership:
         """
         term = self._begin(tries_once=timeout == 0)
         try:
-            return term.elected.result(timeout or None)
+            return _awaited(term.elected, timeout or None)
         except FutureTimeoutError:
             self.resign()
             term.raise_trouble()

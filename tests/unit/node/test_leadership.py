@@ -226,7 +226,10 @@ def test_a_claim_that_was_done_and_not_answered_is_asked_for_again(app: Celeriac
     assert app.arbiter.leases() == []
 
 
-def test_what_is_interrupted_is_given_up(app: Celeriac, fickle: Fickle) -> None:
+@pytest.mark.parametrize("is_interrupting", [True, False])
+def test_what_is_interrupted_is_given_up(app: Celeriac, fickle: Fickle, is_interrupting: bool) -> None:
+    # Whether a signal ends the wait of the system that it comes in: loops of asyncio have it go on, say.
+    signal.siginterrupt(signal.SIGINT, is_interrupting)
     other, leader = app.leadership("report"), lead(fickle)
     other.elect()
 
@@ -240,6 +243,7 @@ def test_what_is_interrupted_is_given_up(app: Celeriac, fickle: Fickle) -> None:
         leader.elect()
     interrupting.join()
 
+    signal.siginterrupt(signal.SIGINT, True)
     assert not leader.is_leader()
     other.resign()
     assert come_true(lambda: not leader_threads())
