@@ -189,7 +189,9 @@ class Actions:
             where = {"queues": queues} if queues else {}
             self._audit.note(actor, action, targets=targets, **where, **fields)
             replies = reply_texts(act())
-            self._audit.note_end(actor, action, replies=replies)
+            # With what could not be done after all, though it was among the targets.
+            left = {"refused": {each.uuid: each.reason for each in refused}} if refused else {}
+            self._audit.note_end(actor, action, replies=replies, **left)
         return Done(
             action,
             dry_run,

@@ -214,7 +214,7 @@ def test_a_task_is_not_sent_with_what_stands_for_a_secret_nor_without_its_argume
 
 
 def test_what_could_not_be_sent_is_told_beside_what_was(
-    rig: Rig, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, operator: httpx.Client, audit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.put(*ended("first"), *ended("second", 2))
 
@@ -229,6 +229,8 @@ def test_what_could_not_be_sent_is_told_beside_what_was(
 
     assert done["replies"] == {"first": "sent as new-id to mail"}
     assert done["refused"] == [{"uuid": "second", "reason": "it could not be sent: the broker is away"}]
+    noted = json.loads(audit.read_text().splitlines()[-1])
+    assert noted["refused"] == {"second": "it could not be sent: the broker is away"}
 
 
 def test_the_longest_id_there_is_can_be_named_as_it_is(
