@@ -597,9 +597,10 @@ def test_with_replicas_a_grant_can_vanish(new_arbiter: NewArbiter) -> None:
 
 @pytest.mark.parametrize("way", ["broker", "election_url"])
 def test_through_sentinel_a_grant_can_vanish(
-    way: str, redis_server: RedisServer, new_arbiter: NewArbiter
+    way: str, own_redis: RedisServer, new_arbiter: NewArbiter
 ) -> None:
-    with Sentinel(redis_server) as sentinel:
+    # Of its own: through Sentinel it is the first database, in which another test may have left anything.
+    with Sentinel(own_redis) as sentinel:
         if way == "broker":
             arbiter = new_arbiter(sentinel.url, broker_transport_options={"master_name": "cluster"})
         else:
