@@ -231,6 +231,8 @@ def test_a_wait_can_be_begun_again_after_its_time_was_up(backend: StoreBackend, 
     result = backend.result("a")
     with pytest.raises(ResultTimeout):
         result.get(timeout=0.01)
+    # Who gave up leaves the list a moment later.
+    assert settled(lambda: backend.health().waiters == 0)
 
     with waiting(backend.consumer, lambda: result.get(timeout=PATIENCE)) as (future,):
         store.finish("a")
