@@ -5,8 +5,10 @@ PYTHON ?= python3.11
 RUN := .venv/bin/
 READY := .venv/.ready
 TESTABLE := .peers/.ready
+# A whole run: progress without a terminal, and a list of failures at the end.
+PYTEST := $(RUN)python -m pytest -p tests.kit.summary
 
-.PHONY: help up example test test-fast sim soak check fix docs docs-serve pictures bench pins clean
+.PHONY: help up example test durations test-fast sim soak check fix docs docs-serve pictures bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +20,10 @@ example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
 test: $(TESTABLE) ## run every test
-	$(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 4
+
+durations: $(TESTABLE) ## run every test, and measure the files, so that processes share them evenly
+	$(PYTEST) -n 4 --write-durations
 
 test-fast: $(READY) ## run the unit tests alone, in seconds
 	$(RUN)pytest tests/unit

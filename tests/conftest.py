@@ -21,7 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
 
 # Real brokers and workers, for the folders that want them.
-pytest_plugins = ["tests.live"]
+pytest_plugins = ["tests.kit.schedule", "tests.live"]
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     doubled = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
     if doubled:
         raise pytest.UsageError(f"these ids are of more than one test: {', '.join(doubled)}")
+
+
+def pytest_collection_finish() -> None:
+    """Take the tests themselves out of the garbage collector's work: they stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,90 @@
+"""Distribution of test files over the processes of a parallel run, longest first.
+
+A file stays in one process, so that its fixtures are made once; files that share something expensive (a
+Java with Spark) stay together. Processes take the longest file that is left, so that none begins a file of a
+minute when the others are done. ``make durations`` measures the files again; one without a measurement
+counts as short.
+"""
+
+import json
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+DURATIONS: Final = Path(__file__).with_name("durations.json")
+#: Folders whose files share one process: a second Spark costs more than it gains.
+_TOGETHER: Final = ("tests/spark/",)
+#: Files below this many seconds are not worth a line.
+_LEAST_SECONDS: Final = 1.0
+
+
+def group_of(nodeid: str) -> str:
+    """Return the group of a test: tests of one group run in one process, in order."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+
+
+@cache
+def read_durations() -> Counter[str]:
+    """Return the measured seconds of each group of tests."""
+    seconds: Counter[str] = Counter()
+    for file, duration in json.loads(DURATIONS.read_text()).items():
+        seconds[group_of(file)] += duration
+    return seconds
+
+
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each process the longest group that is left."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that measures."""
+    parser.addoption(
+        "--write-durations", action="store_true", help=f"Write the seconds of each file to {DURATIONS.name}."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the order of the queue, which is ours, and measure where that is wanted."""
+    config.option.loadscopereorder = False
+    if config.option.write_durations and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Stopwatch(), "celeriac-durations")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
+    """Schedule by measured durations, whatever ``--dist`` says."""
+    return LongestFirst(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest groups first in each process of a parallel run; their own order stays."""
+    if hasattr(config, "workerinput"):
+        durations = read_durations()
+        items.sort(key=lambda item: -durations[group_of(item.nodeid)])
+
+
+class _Stopwatch:
+    """Adds up the durations of the tests of each file."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        lines = {
+            file: round(seconds)
+            for file, seconds in sorted(self._seconds.items())
+            if seconds >= _LEAST_SECONDS
+        }
+        DURATIONS.write_text(json.dumps(lines, indent=1) + "\n")
