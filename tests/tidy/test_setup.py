@@ -67,6 +67,28 @@ class Machine:
             check=False,
         )
 
+    def run_test_setup(self) -> subprocess.CompletedProcess[str]:
+        """Run the second stage of the setup, with the programs alone that it is made of."""
+        (self.folder / ".tools" / "bin").mkdir(parents=True)
+        shutil.copy(self.folder / "uv", self.folder / ".tools" / "bin" / "uv")
+        (self.folder / "requirements" / "celery57.in").touch()
+        for name in ("basename", "dirname", "env", "mkdir"):
+            program = shutil.which(name)
+            assert program is not None
+            (self.programs / name).symlink_to(program)
+        text = PYTHON.format(pip="exit 1", venv="exit 1", real=sys.executable)
+        self.add(self.programs / "python3.11", text)
+        return subprocess.run(
+            ["/bin/bash", "scripts/setup-tests"],
+            cwd=self.folder,
+            env={"PATH": str(self.programs), "TOLD": str(self.told), "HOME": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
@@ -123,3 +145,20 @@ def test_what_is_there_already_is_not_installed_again(machine: Machine) -> None:
 
     assert done.returncode == 0, done.stderr
     assert kinds(machine) == ["uv"] * 3
+
+
+@pytest.mark.parametrize("has_apt", [False, True])
+def test_missing_servers_are_named_in_one_line_to_a_user_who_cannot_install_them(
+    machine: Machine, has_apt: bool
+) -> None:
+    machine.add(machine.programs / "id", "#!/bin/bash\necho 1000\n")
+    if not has_apt:
+        (machine.programs / "apt-get").unlink()
+
+    done = machine.run_test_setup()
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "as root, run: apt-get install redis-server" in done.stderr
+    assert "chromium" in done.stderr
+    assert "apt-get" not in (machine.told.read_text() if machine.told.exists() else "")
