@@ -20,7 +20,7 @@ example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
 test: $(TESTABLE) ## run every test
-	$(PYTEST) -n 4
+	$(PYTEST) -n 4 $(TESTS)
 
 durations: $(TESTABLE) ## run every test, and measure the files, so that processes share them evenly
 	$(PYTEST) -n 4 --write-durations

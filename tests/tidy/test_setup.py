@@ -19,7 +19,7 @@ case "$*" in
     "-m pip install"*) echo "pip $*" >>"$TOLD"; mkdir -p .tools/bin; cp "$UV" .tools/bin/uv ;;
     "-c import ensurepip, venv") {venv} ;;
     "-m venv .tools") echo "venv" >>"$TOLD"; mkdir -p .tools/bin; cp "$0" .tools/bin/python ;;
-    *) exec {real} "$@" ;;
+    *) exec '{real}' "$@" ;;
 esac
 """
 FORBIDDEN = """#!/bin/bash
