@@ -7,9 +7,12 @@ again; ``make soak`` looks for new ones.
 import gc
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.default_signals import default_signals as having_default_signals
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON)  # type: ignore[arg-type]
@@ -22,6 +25,13 @@ pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
 
 # Real brokers and workers, for the folders that want them.
 pytest_plugins = ["tests.kit.schedule", "tests.live"]
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """Have signals that stop a program do so, for tests that send them to their own process."""
+    with having_default_signals():
+        yield
 
 
 @pytest.hookimpl(trylast=True)

@@ -24,11 +24,12 @@ from typing import IO, Self
 from typer.testing import CliRunner
 
 from celeriac.cli.root import app
+from tests.default_signals import WITH_DEFAULT_SIGNALS
 
 __all__ = ["CELERIAC", "Program", "own_environment", "run_here", "run_program"]
 
-#: What ``celeriac`` on the path runs.
-CELERIAC = [sys.executable, "-c", "from celeriac.cli import main; main()"]
+#: What ``celeriac`` on the path runs, as started from a terminal.
+CELERIAC = [*WITH_DEFAULT_SIGNALS, sys.executable, "-c", "from celeriac.cli import main; main()"]
 #: Far more than any command needs, for a busy machine.
 _PATIENCE = 120.0
 _SEED = Path(__file__).with_name("peers") / "seed.py"
@@ -180,7 +181,7 @@ def _pipe() -> tuple[IO[str], int]:
 def _line() -> socket.socket:
     """Return the line to the process that has read the code; it ends with us."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command: Sequence[str] = [sys.executable, str(_SEED), str(theirs.fileno())]
+    command: Sequence[str] = [*WITH_DEFAULT_SIGNALS, sys.executable, str(_SEED), str(theirs.fileno())]
     with theirs:
         # A session of its own: Ctrl-C at the terminal is for the tests, which then end their programs.
         seed = subprocess.Popen(  # noqa: S603 - our own program

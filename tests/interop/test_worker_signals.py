@@ -15,6 +15,7 @@ from celeriac.app import Celeriac
 from celeriac.programs.process import wait_until
 from celeriac.testing.peers import CeleriacWorker
 from celeriac.wire.envelope import opened
+from tests.default_signals import WITH_DEFAULT_SIGNALS
 from tests.fleet import OUR_APP, PATIENCE
 from tests.live import IS_LONG
 
@@ -25,12 +26,19 @@ EACH = [(pool, task) for pool in POOLS for task in TASKS]
 ONCE, TWICE = (EACH, EACH) if IS_LONG else ([EACH[0], EACH[3], EACH[4]], [EACH[1], EACH[2], EACH[5]])
 
 
+class InterruptibleWorker(CeleriacWorker):
+    """A worker that takes Ctrl-C, whatever started the tests."""
+
+    def _command(self) -> list[str]:
+        return [*WITH_DEFAULT_SIGNALS, *super()._command()]
+
+
 class Scene:
     """A worker that runs one task and has others at hand."""
 
     def __init__(self, url: str, folder: Path, *, pool: str, task: str, **options: Any) -> None:
         self.app = Celeriac(url, url, environ={})
-        self.worker = CeleriacWorker(OUR_APP, url=url, backend=url, pool=pool, concurrency=1, **options)
+        self.worker = InterruptibleWorker(OUR_APP, url=url, backend=url, pool=pool, concurrency=1, **options)
         self.notes, self.until = folder / "notes", folder / "until"
         self._task, self._pool = task, pool
         self._client = redis.Redis.from_url(url)

@@ -226,6 +226,7 @@ def test_a_claim_that_was_done_and_not_answered_is_asked_for_again(app: Celeriac
     assert app.arbiter.leases() == []
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("is_interrupting", [True, False])
 def test_what_is_interrupted_is_given_up(app: Celeriac, fickle: Fickle, is_interrupting: bool) -> None:
     # Whether a signal ends the wait of the system that it comes in: loops of asyncio have it go on, say.

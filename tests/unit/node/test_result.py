@@ -342,6 +342,7 @@ def test_an_on_message_that_raises_ends_its_own_wait_and_no_other(
 # -- who waits, and is interrupted
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_ends_a_wait_and_leaves_nothing(backend: StoreBackend, store: Store) -> None:
     def interrupt() -> None:
         assert settled(lambda: backend.health().waiters == 1)

@@ -232,6 +232,7 @@ class SignallingPool(HandPool):
         self.end(job)
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_a_task_in_place_end(site: Site, number: int) -> None:
     pool = SignallingPool(number)
@@ -245,6 +246,7 @@ def test_a_signal_lets_a_task_in_place_end(site: Site, number: int) -> None:
     assert [request.id for request in site.queued()] == ["t2"]
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGQUIT,)])
 @pytest.mark.parametrize("task", ["shop.pay", "shop.late"])
 def test_a_second_signal_breaks_off_a_task_in_place_which_goes_back(
