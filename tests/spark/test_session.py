@@ -105,10 +105,12 @@ def test_a_session_that_is_there_is_used_with_settings_of_our_own_and_goes_on(sp
 
 def test_a_session_says_nothing_on_the_screen_and_leaves_no_java_behind(tmp_path: Path) -> None:
     program = """
-import sys
+import signal, sys
 from pathlib import Path
 from celeriac.pipeline.session import open_session
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background; Spark installs a handler of its own
 with open_session(master="local[1]", log_file=Path(sys.argv[1])) as spark:
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     context = spark.sparkContext
     pid = context._jvm.java.lang.ProcessHandle.current().pid()
     assert context.getConf().get("spark.driver.host") == "127.0.0.1"

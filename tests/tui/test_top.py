@@ -49,6 +49,7 @@ def test_it_ends_when_told_to(key: str) -> None:
     assert top.fault is None
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_a_signal_tells_it_to(number: signal.Signals) -> None:
     async def is_told(person: Person) -> None:
@@ -59,6 +60,22 @@ def test_it_ends_when_a_signal_tells_it_to(number: signal.Signals) -> None:
     top = sit_down(past(received("t1")), is_told)
 
     assert top.return_code == 0
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_it_keeps_ignoring_a_signal_that_was_ignored_when_it_started() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    seen: list[object] = []
+
+    async def looks(person: Person) -> None:
+        await person.sees("shop.pay")
+        seen.append(signal.getsignal(signal.SIGINT))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await person.waits_for(lambda: person.top.return_code is not None)
+
+    top = sit_down(past(received("t1")), looks)
+
+    assert (seen, top.return_code) == ([signal.SIG_IGN], 0)
 
 
 def test_the_keys_are_told_and_the_page_goes_away_again() -> None:

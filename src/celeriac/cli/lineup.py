@@ -19,6 +19,7 @@ from celeriac.cli.rhythm import Turns
 from celeriac.config.source import FILE_VARIABLE
 from celeriac.errors import DiskError
 from celeriac.masking import sanitize_place, sanitize_url
+from celeriac.node.stop_signals import stop_command
 from celeriac.store.spool import Spool
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Lineup:
         rows.append(("output", f"of each of them is in {_short(self._home.output)}"))
         lines = [f"{name:<10} {text}" for name, text in rows]
         tries = [f"{'':<10} {each}" for each in self._tries()]
-        return [*lines, f"{'try':<10} in another terminal:", *tries, f"{'end':<10} with Ctrl-C"]
+        return [*lines, f"{'try':<10} in another terminal:", *tries, f"{'end':<10} with {stop_command()}"]
 
     @property
     def _makes_tables(self) -> bool:

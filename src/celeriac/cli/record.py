@@ -20,6 +20,7 @@ from celeriac.node.history import redactor_of
 from celeriac.node.record_health import RecordHealth, ailment
 from celeriac.node.recorder import Progress, Recorder
 from celeriac.node.rehearsal import Masked, Rehearsal
+from celeriac.node.stop_signals import stop_command
 from celeriac.node.supervisor import Supervisor
 from celeriac.store.disk_use import DiskUse
 from celeriac.store.place import place_for
@@ -116,7 +117,7 @@ def record(
 
     recorder = history.Recorder(place, name=who, spool=spool, on_turn=take)
     broker = sanitize_url(session.app.conf.broker_url)
-    _say(f"recording {broker} in {where.url}, as {visible(who)}; Ctrl-C ends it")
+    _say(f"recording {broker} in {where.url}, as {visible(who)}; {stop_command()} ends it")
     _run(recorder, display, limit, seconds, on_error=health.fail)
     return Code.OK
 
@@ -175,7 +176,7 @@ def _rehearse(app: "Celeriac", who: str, limit: int | None, seconds: float | Non
         is_passing=True,
         on_turn=lambda progress: display.show(progress, size=None),
     )
-    _say("dry run: nothing is written; Ctrl-C ends it, and shows what would be redacted")
+    _say(f"dry run: nothing is written; {stop_command()} ends it, and shows what would be redacted")
     _run(recorder, display, limit, seconds)
     masked = rehearsal.masked()
     if masked:

@@ -20,6 +20,7 @@ from celeriac.errors import CallerError
 from celeriac.model.events import Event, Gap, TaskEvent, WorkerHeartbeat
 from celeriac.node.replay import Replay
 from celeriac.node.state import State
+from celeriac.node.stop_signals import stop_command
 from celeriac.views.cluster import TaskRow, WorkerRow, task_rows, totals, worker_rows
 from celeriac.views.event import event_line, gap_text
 from celeriac.views.log import moment_text
@@ -124,10 +125,11 @@ def _watch(play: Replay, place: str, last: deque[Event]) -> None:
     heading = [""]
     face: Face = Lines() if is_plain else Screen(heading)
     speed = "as fast as can be" if play.speed is None else f"{play.speed:g} times as fast as it was"
+    ending = f"{speed}; {stop_command()} ends it"
     with _Seen(play, last) as view, face:
         while True:
             is_over = not view.is_listening
-            heading[0] = f"replay  {place}  {moment_text(play.instant) or ''}  {speed}; Ctrl-C ends it"
+            heading[0] = f"replay  {place}  {moment_text(play.instant) or ''}  {ending}"
             face.show(view)
             if is_over:
                 break

@@ -20,6 +20,7 @@ from celeriac.cli.viewing import view_cluster
 from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.events import TaskEvent
+from celeriac.node.stop_signals import interrupt, stop_command, stop_signals
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def snapshot(
         with _blaming(camera):
             film = _film(app, database=database, parquet=parquet) or _yours(camera or "")
             made = make_camera(film, app, freq=freq, maxrate=maxrate)
-        output.say(f"a picture every {made.freq:g} s, {_target(film, camera)}; Ctrl-C ends it")
+        output.say(f"a picture every {made.freq:g} s, {_target(film, camera)}; {stop_command()} ends it")
         _run(app, made, seconds)
         if database is not None:
             # From here on it is not the broker that may be away.
@@ -173,11 +174,7 @@ def _counts(state: "State") -> dict[str, object]:
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Leave the context at Ctrl-C or SIGTERM, and go on."""
-
-    def interrupt(_number: int, _frame: "FrameType | None") -> None:
-        raise KeyboardInterrupt
-
-    with suppress(KeyboardInterrupt), _on_sigterm(interrupt):
+    with suppress(KeyboardInterrupt), stop_signals(interrupt):
         yield
 
 

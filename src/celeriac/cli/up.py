@@ -3,6 +3,7 @@
 from contextlib import ExitStack, suppress
 from math import inf
 from pathlib import Path
+from signal import SIGHUP
 from time import monotonic, sleep, strftime
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
@@ -63,7 +64,7 @@ def up(
       celeriac up --port 8080 --allow-control --pipeline-every 60
     """
     stop = _Stop()
-    with stop_signals(stop.take, with_hangup=True), ExitStack() as stack:
+    with stop_signals(stop.take, SIGHUP), ExitStack() as stack:
         lineup = _lineup(session, served, stack, data=data, pipeline_every=pipeline_every)
         stack.callback(lineup.close, is_hurried=lambda: stop.count > 1)
         stack.callback(_say, "ending")

@@ -1,7 +1,7 @@
 """``celeriac web``: the dashboard and its API."""
 
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import time
@@ -17,7 +17,7 @@ from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
 from celeriac.node.history import redactor_of
-from celeriac.node.stop_signals import interrupt, stop_signals
+from celeriac.node.stop_signals import stop_command
 from celeriac.store.audit import Audit
 from celeriac.store.recorder_status import read_statuses
 
@@ -126,7 +126,8 @@ def web(
         board = _board(session.app, stack, log=log, warehouse=warehouse)
         address = f"http://{shown(host)}:{link.getsockname()[1]}"
         broker = sanitize_url(session.app.conf.broker_url)
-        output.say(f"watching {broker}, served at {address} (API: {address}/api/v1); Ctrl-C ends it")
+        served = f"served at {address} (API: {address}/api/v1)"
+        output.say(f"watching {broker}, {served}; {stop_command()} ends it")
         actions = Actions(board, session.app.control, noted, send=session.app.send_task)
         allowed = actions if allow_control else None
         app = make_app(board, access, allowed, hosts=hosts_of(host, allowed_host or ()))
@@ -144,9 +145,7 @@ def _serve(server: "Server", board: "Board", link: socket.socket) -> None:
     # What is shown would grow old, and nobody would know.
     board.watcher.on_end = end
     board.watcher.check()  # it may have ended before there was anybody to tell
-    # The server ends its work when a signal comes, and then sends itself that signal once more.
-    with suppress(KeyboardInterrupt), stop_signals(interrupt):
-        server.run(sockets=[link])
+    server.run(sockets=[link])
     board.watcher.check()
 
 

@@ -1,13 +1,11 @@
 """A periodic scheduler that runs on several hosts at once: the one that leads sends."""
 
 import logging
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import random
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, Thread
 from time import monotonic, time
 from types import FrameType
 from typing import Final, NamedTuple
@@ -20,6 +18,7 @@ from celeriac.model.task_request import Posting
 from celeriac.node.beat_note import read_note, spell_note
 from celeriac.node.leadership import Leadership
 from celeriac.node.schedule_entry import ScheduleEntry, posting_of
+from celeriac.node.stop_signals import stop_signals
 from celeriac.node.task_options import TaskOptions
 from celeriac.node.tick_sender import Outcome, TickSender
 
@@ -90,7 +89,7 @@ class Scheduler:
     def run(self) -> None:
         """Follow and lead until told to stop. Raises what keeps it from both."""
         thread = Thread(target=self._run, name="celeriac-beat", daemon=True)
-        with self._signals():
+        with stop_signals(self._on_signal):
             thread.start()
             while thread.is_alive() and not self._is_told:
                 thread.join(_STOP_LOOK)
@@ -110,20 +109,6 @@ class Scheduler:
                 self._current.resign()
             thread.join(_STOP_LOOK)
         self._sender.close()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Take Ctrl-C and SIGTERM as a wish to stop; only a program's main thread can."""
-        if current_thread() is not main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from logging import LogRecord, getLogger
 from pathlib import Path
-from signal import SIGINT, getsignal, signal
+from signal import SIG_IGN, SIGINT, getsignal, signal
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import IO, Any, Final
@@ -199,7 +199,7 @@ def _started(master: str, conf: dict[str, str], log_file: Path | None) -> Iterat
                 session.conf.set(
                     "spark.sql.shuffle.partitions", str(8 * session.sparkContext.defaultParallelism)
                 )
-            _end_on_interrupt(gateway.proc)
+            _end_on_interrupt(gateway.proc, is_ignored=before is SIG_IGN)
             yield session
             is_well = True
         finally:
@@ -276,8 +276,11 @@ def _last_line(path: Path) -> str:
     return ""
 
 
-def _end_on_interrupt(java: "subprocess.Popen[bytes]") -> None:
-    """Have Ctrl-C end Java at once: whoever waits for it is then told so, and nothing is written any more."""
+def _end_on_interrupt(java: "subprocess.Popen[bytes]", *, is_ignored: bool) -> None:
+    """Have Ctrl-C end Java at once: whoever waits for it is then told so, and nothing is written any more.
+
+    If it was ignored before Spark took it, it is ignored again.
+    """
     if current_thread() is not main_thread():
         return
 
@@ -287,7 +290,7 @@ def _end_on_interrupt(java: "subprocess.Popen[bytes]") -> None:
         raise KeyboardInterrupt
 
     # Spark's own would ask Java to cancel its jobs, in the middle of another question.
-    signal(SIGINT, interrupt)
+    signal(SIGINT, SIG_IGN if is_ignored else interrupt)
 
 
 def _is_told(record: LogRecord) -> bool:

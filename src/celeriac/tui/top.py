@@ -1,7 +1,6 @@
 """The program on the terminal: it has the screens, and does what is asked for on them."""
 
 import asyncio
-import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from textual.screen import Screen
 
 from celeriac.core.task import Task
 from celeriac.errors import CeleriacError
+from celeriac.node.stop_signals import stop_numbers
 from celeriac.tui.cluster import ClusterScreen
 from celeriac.tui.question import HelpScreen, Question
 from celeriac.tui.screen import Lookout
@@ -70,7 +70,7 @@ class Top(App[None]):
         self.set_interval(_PAUSE, self._tick)
         # Only the main thread can be told by signals.
         with suppress(ValueError, RuntimeError):
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in stop_numbers():
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def tell(self, message: str) -> None:

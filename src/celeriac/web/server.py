@@ -1,7 +1,8 @@
 """Puts the dashboard together, and serves it."""
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from ipaddress import ip_address
 from itertools import takewhile
@@ -16,6 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.routing import Match
 
 from celeriac.errors import CallerError, CeleriacError
+from celeriac.node.stop_signals import stop_signals
 from celeriac.views.text import visible
 from celeriac.web import login, metrics
 from celeriac.web.access import Access
@@ -164,4 +166,18 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         # Who is before us, and says for whom it asks, is not known.
         proxy_headers=False,
     )
-    return uvicorn.Server(config)
+    return _Server(config)
+
+
+class _Server(uvicorn.Server):
+    """Stops on the signals that stop any program of ours; uvicorn's own handlers take ignored ones too."""
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until stopped."""
+        with stop_signals(self.handle_exit):
+            super().run(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no handlers, and send no signal again at the end."""
+        yield

@@ -6,8 +6,7 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from functools import wraps
-from signal import SIG_IGN, SIGINT, getsignal
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 from time import monotonic
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from celeriac.model.task_request import Arguments, Posting
 from celeriac.node.context import Context, Report, running
 from celeriac.node.errback import Called, call_errbacks
 from celeriac.node.following import after_failure, after_success, chain_ids
+from celeriac.node.stop_signals import is_interruptible
 from celeriac.node.task import Task
 from celeriac.wire.argument_text import argument_text
 from celeriac.wire.failure import failure_json, failure_text
@@ -54,7 +54,7 @@ class Executor:
     def execute(self, job: Job, report: Report) -> Outcome:
         """Run a job, and return how it ended, whatever its task did.
 
-        Raises KeyboardInterrupt alone, and that only in a main thread that Ctrl-C reaches.
+        Raises KeyboardInterrupt alone, and that only in a main thread that a signal can interrupt.
         """
         began_at = monotonic()
         try:
@@ -73,7 +73,7 @@ class Executor:
                 # Here, not later: what cannot be sent or stored is the failure of the task.
                 outcome = self._succeeded(task, context, result)
             except BaseException as error:  # whatever it is, the task ended with it
-                if isinstance(error, KeyboardInterrupt) and _may_be_meant_for_all():
+                if isinstance(error, KeyboardInterrupt) and is_interruptible():
                     raise
                 outcome = self._raised(task, context, error)
         return outcome._replace(runtime=monotonic() - began_at)
@@ -184,11 +184,6 @@ class Executor:
             chord=_chord(arguments),
             also_failed=chain_ids(arguments),
         )
-
-
-def _may_be_meant_for_all() -> bool:
-    """Say whether Ctrl-C can have reached the code that runs here; if not, a task made it up."""
-    return current_thread() is main_thread() and getsignal(SIGINT) is not SIG_IGN
 
 
 def _context(job: Job, arguments: Arguments, report: Report | None) -> Context:

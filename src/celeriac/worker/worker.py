@@ -2,10 +2,9 @@
 
 import logging
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from random import random
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, Thread
 from time import monotonic, sleep
 from types import FrameType
 from typing import Final, Self
@@ -13,6 +12,7 @@ from typing import Final, Self
 from celeriac.core.backoff import Backoff
 from celeriac.errors import AccessRefused, CallerError, CeleriacError, ConnectionLost, DiskError
 from celeriac.model.task_request import Posting
+from celeriac.node.stop_signals import stop_signals
 from celeriac.store.worker_state import WorkerStateFile
 from celeriac.worker.assignment import Assignment, Stage
 from celeriac.worker.cluster import ClusterThread
@@ -86,7 +86,7 @@ class Worker:
             raise CallerError("this worker was run already: make another with app.Worker()")
         self._has_run = True
         self._load_state()
-        with self._signals():
+        with stop_signals(self._on_signal, signal.SIGQUIT):
             try:
                 if self._start():
                     self._work()
@@ -249,20 +249,6 @@ class Worker:
             logger.error("%s", error)  # noqa: TRY400
 
     # -- signals
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Take Ctrl-C and SIGTERM as a wish to stop; only a program's main thread can."""
-        if current_thread() is not main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number != signal.SIGQUIT and not self._is_stopping:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, current_thread
 from typing import Any
@@ -12,6 +13,7 @@ from celeriac import Celeriac
 from celeriac.errors import Ignore, Reject, Retry, SoftTimeLimitExceeded, WorkerLost
 from celeriac.model.outcome import Outcome
 from celeriac.model.task_request import TaskRequest
+from celeriac.node.stop_signals import interrupt, stop_signals
 from celeriac.transport.memory import MemoryBroker
 from celeriac.worker.execute import Executor
 from celeriac.worker.pool.base import Job
@@ -293,12 +295,25 @@ def test_what_would_end_a_program_is_a_failure_and_ends_none(bench: Bench, error
     assert type(error).__name__ in outcome.text
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_is_passed_on(bench: Bench) -> None:
     @bench.app.task(name="ends")
     def ends() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
+        bench.run("ends")
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupt_by_sigterm_is_passed_on_where_ctrl_c_is_ignored(bench: Bench) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    @bench.app.task(name="ends")
+    def ends() -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    with stop_signals(interrupt), pytest.raises(KeyboardInterrupt):
         bench.run("ends")
 
 
