@@ -4,18 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from celeriac.errors import ImproperlyConfigured
 from celeriac.pipeline import java
 from celeriac.pipeline.class_archive import ClassArchive
 from celeriac.pipeline.java import Java, cache_folder, find_java
 from celeriac.pipeline.session import open_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.spark.code_cache import code_cache
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -90,7 +88,7 @@ def test_nothing_is_kept_of_a_java_that_did_not_end_well(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_session_that_is_there_is_used_with_settings_of_our_own_and_goes_on(spark: "SparkSession") -> None:
+def test_a_session_that_is_there_is_used_with_settings_of_our_own_and_goes_on(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         with open_session() as session:
@@ -101,6 +99,32 @@ def test_a_session_that_is_there_is_used_with_settings_of_our_own_and_goes_on(sp
         assert spark.range(3).count() == 3
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_options_that_compile_less_leave_the_code_cache_as_large(spark: SparkSession) -> None:
+    settings = spark.sparkContext.getConf()
+
+    # Java alone would make it of 48 MB.
+    assert "-XX:TieredStopAtLevel=1" in str(settings.get("spark.driver.extraJavaOptions"))
+    assert code_cache(spark).limit == 256 * 1024**2
+    assert "-XX:ReservedCodeCacheSize=256m" in str(settings.get("spark.executor.extraJavaOptions"))
+
+
+# PySpark leaves its pipe to such a Java open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = fake_java(tmp_path / "java", "17.0.1")
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    with (
+        pytest.raises(ImproperlyConfigured, match=r"Spark does not start: .*; more is in .*x/log"),
+        open_session(log_file=tmp_path / "x" / "log"),
+    ):
+        pass
 
 
 def test_a_session_says_nothing_on_the_screen_and_leaves_no_java_behind(tmp_path: Path) -> None:
