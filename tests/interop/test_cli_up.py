@@ -1,4 +1,4 @@
-"""``celeriac up`` at work: all of its programs, real signals, and nothing left behind."""
+"""``celeriac up`` with a sample cluster: all of its programs, real signals, and nothing left behind."""
 
 import json
 import os
@@ -11,28 +11,68 @@ from time import time
 import httpx
 import pytest
 
-from celeriac.app import Celeriac
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RedisServer
-from celeriac.testing.peers import CeleriacWorker
-from tests.interop.test_cli_elections import SHOP
 from tests.live import IS_LONG
 from tests.program import run_program
 from tests.promtool import promtool
-from tests.up import PATIENCE, Up, is_open, running
-
-#: Spark's own work for a few rows takes far longer than the rows do.
-QUICK = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+from tests.spark.published import INTERPRETED
+from tests.up import PATIENCE, Up, running
 
 
-# -- a cluster of its own
+def test_it_ends_with_all_it_started_and_the_next_start_goes_on_from_there(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        broker = first.wait_for(r"^broker +(\S+)")
+        log = tmp_path / ".celeriac" / "log"
+
+        def done() -> list[str]:
+            tasks = first.get("/api/v1/tasks", limit=500, state="SUCCESS").json()["tasks"]
+            return [task["uuid"] for task in tasks]
+
+        assert wait_until(lambda: len(done()) > 3, patience=PATIENCE)
+        known = done()
+        code = first.end(signal.SIGINT)
+        is_gone = first.is_gone()
+    events = run_program("events", "--log", str(log), "--json", "--type", "task-succeeded").stdout
+
+    assert code == 0, first.told
+    assert is_gone, (first.alive(), list(first.temporary.iterdir()))
+    assert first.told.splitlines()[-1] == "ending"
+    assert all(uuid in events for uuid in known)
+
+    with running(tmp_path, "--pipeline-every", "0") as second:
+        again = second.wait_for(r"^broker +(\S+)")
+
+        def is_known(uuid: str) -> bool:
+            return second.get(f"/api/v1/tasks/{uuid}").status_code == 200
+
+        assert wait_until(lambda: all(map(is_known, known)), patience=PATIENCE)
+        code = second.end(signal.SIGKILL)
+        is_gone = wait_until(lambda: second.alive() == {}, patience=PATIENCE)
+
+    assert again == broker
+    assert (code, is_gone) == (-9, True)
+    assert list(second.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT] if IS_LONG else [signal.SIGTERM])
+def test_one_that_is_interrupted_while_it_starts_leaves_nothing_behind(tmp_path: Path, number: int) -> None:
+    with running(tmp_path) as up:
+        up.wait_for("^(starting)$")
+        # Its broker runs by then, or is about to.
+        assert wait_until(lambda: len(up.alive()) > 1, patience=PATIENCE)
+
+        assert up.end(number) == 0
+        assert up.is_gone()
+
+
+# -- one that runs for all tests below
 
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One that has nothing named, and makes tables as soon as there is something to make them of."""
     folder = tmp_path_factory.mktemp("sample")
-    variables = {"CELERIAC_LOG_SEGMENT_AGE": "5", "CELERIAC_SPARK_CONF": json.dumps(QUICK)}
+    variables = {"CELERIAC_LOG_SEGMENT_AGE": "5", "CELERIAC_SPARK_CONF": json.dumps(INTERPRETED)}
     # Of a cluster of the user's.
     for name in ("LOG_URL", "LOG_SPOOL", "WAREHOUSE_URL"):
         variables[f"CELERIAC_{name}"] = str(folder / "mine" / name)
@@ -141,134 +181,3 @@ def test_prometheus_is_told_how_its_recorder_is_and_how_late_events_come(sample:
     assert promtool("check", "metrics", told=sample.get("/metrics").text) == (0, "")
     assert told("celeriac_recorder_dropped_events_total") == [0.0]
     assert wait_until(lambda: len(told("celeriac_event_lag_seconds")) == 1, patience=PATIENCE)
-
-
-def test_it_ends_with_all_it_started_and_the_next_start_goes_on_from_there(tmp_path: Path) -> None:
-    with running(tmp_path) as first:
-        broker = first.wait_for(r"^broker +(\S+)")
-        log = tmp_path / ".celeriac" / "log"
-
-        def done() -> list[str]:
-            tasks = first.get("/api/v1/tasks", limit=500, state="SUCCESS").json()["tasks"]
-            return [task["uuid"] for task in tasks]
-
-        assert wait_until(lambda: len(done()) > 3, patience=PATIENCE)
-        known = done()
-        code = first.end(signal.SIGINT)
-        is_gone = first.is_gone()
-    events = run_program("events", "--log", str(log), "--json", "--type", "task-succeeded").stdout
-
-    assert code == 0, first.told
-    assert is_gone, (first.alive(), list(first.temporary.iterdir()))
-    assert first.told.splitlines()[-1] == "ending"
-    assert all(uuid in events for uuid in known)
-
-    with running(tmp_path, "--pipeline-every", "0") as second:
-        again = second.wait_for(r"^broker +(\S+)")
-
-        def is_known(uuid: str) -> bool:
-            return second.get(f"/api/v1/tasks/{uuid}").status_code == 200
-
-        assert wait_until(lambda: all(map(is_known, known)), patience=PATIENCE)
-        code = second.end(signal.SIGKILL)
-        is_gone = wait_until(lambda: second.alive() == {}, patience=PATIENCE)
-
-    assert again == broker
-    assert (code, is_gone) == (-9, True)
-    assert list(second.temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT] if IS_LONG else [signal.SIGTERM])
-def test_one_that_is_interrupted_while_it_starts_leaves_nothing_behind(tmp_path: Path, number: int) -> None:
-    with running(tmp_path) as up:
-        up.wait_for("^(starting)$")
-        # Its broker runs by then, or is about to.
-        assert wait_until(lambda: len(up.alive()) > 1, patience=PATIENCE)
-
-        assert up.end(number) == 0
-        assert up.is_gone()
-
-
-# -- a cluster that is there
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[str]:
-    """A broker with a password, and a worker."""
-    with RedisServer() as server:
-        url = f"redis://:hush-hush@127.0.0.1:{server.port}/0"
-        server.configure("requirepass", "hush-hush")
-        with CeleriacWorker(SHOP, url=url, backend=url, hostname="shop@lab"):
-            yield url
-
-
-def test_with_a_broker_named_it_starts_a_recorder_and_a_dashboard_and_no_more(
-    guarded: str, tmp_path: Path
-) -> None:
-    app = Celeriac(guarded, guarded, environ={})
-    log = tmp_path / "elsewhere"
-    # A setting says where the log is, and an option where all else is.
-    with running(tmp_path, "--broker", guarded, "--data", "kept", CELERIAC_LOG_URL=str(log)) as up:
-        address = up.address
-        result = app.send_task("shop.price", (3, 2.5))
-        result.get(timeout=PATIENCE)
-        path = f"/api/v1/tasks/{result.id}"
-        is_seen = wait_until(lambda: up.get(path).status_code == 200, patience=PATIENCE)
-        commands = [command for pid, command in up.alive().items() if pid != up.process.pid]
-        code = up.end(signal.SIGHUP)
-        is_gone = wait_until(lambda: up.alive() == {} and not is_open(int(address[-5:])), patience=PATIENCE)
-    app.close()
-    events = run_program("events", "--log", str(log), "--json").stdout
-
-    assert (is_seen, code, is_gone) == (True, 0, True)
-    # Each with a guard.
-    assert sorted(re.sub(r".* -m celeriac (\w+) .*", r"\1", each) for each in commands) == [
-        *["record"] * 2,
-        *["web"] * 2,
-    ]
-    assert "hush" not in " ".join(commands) + up.told
-    assert result.id in events
-    assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == [
-        *(".gitignore", "cluster", "lock", "output"),
-    ]
-    assert list(up.temporary.iterdir()) == []
-
-
-def test_what_the_dashboard_refuses_ends_it_at_once_with_the_reason(guarded: str, tmp_path: Path) -> None:
-    with running(tmp_path, "--host", "0.0.0.0", CELERIAC_BROKER_URL=guarded) as up:  # noqa: S104
-        code = up.process.wait(timeout=PATIENCE)
-
-    assert code == 2
-    assert "the dashboard does not start: 0.0.0.0 can be reached from other machines" in up.told
-
-
-def test_another_cluster_has_to_have_another_folder(guarded: str, tmp_path: Path) -> None:
-    (tmp_path / ".celeriac").mkdir()
-    (tmp_path / ".celeriac" / "cluster").write_text("the sample cluster")
-
-    result = run_program("up", "--broker", guarded, cwd=tmp_path)
-
-    assert result.returncode == 2
-    assert "has the history of the sample cluster" in result.stderr
-
-
-def test_a_project_of_the_user_is_not_taken_for_its_folder(guarded: str, tmp_path: Path) -> None:
-    (tmp_path / ".gitignore").write_text("*.pyc\n")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "server.py").touch()
-
-    result = run_program("up", "--broker", guarded, "--data", ".", cwd=tmp_path)
-
-    assert result.returncode == 2
-    assert f"take a new folder, such as --data {tmp_path}/.celeriac" in result.stderr
-    assert sorted(each.name for each in tmp_path.rglob("*")) == [".gitignore", "run", "server.py"]
-    assert (tmp_path / ".gitignore").read_text() == "*.pyc\n"
-
-
-def test_a_broker_that_is_not_there_is_one_line_and_code_69(tmp_path: Path) -> None:
-    result = run_program("up", "--broker", "redis://127.0.0.1:1/0", cwd=tmp_path)
-
-    assert result.returncode == 69
-    assert len(result.stderr.splitlines()) == 1
-    assert "name another with --broker URL" in result.stderr
-    assert list(tmp_path.iterdir()) == []
