@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,30 @@ def test_where_there_is_none_the_wheel_has_one_that_runs_without_the_module_it_l
         check=True,
     )
     assert f'"{found.version}"' in told.stderr
+
+
+def test_without_a_home_that_can_be_written_to_the_cache_is_a_private_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", "/proc")  # not even root makes a folder there
+
+    folder = cache_folder({})
+
+    assert folder == tmp_path / f"celeriac-{os.getuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_temporary_cache_that_others_can_write_to_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"celeriac-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+
+    with pytest.raises(ImproperlyConfigured, match="set XDG_CACHE_HOME"):
+        cache_folder({"XDG_CACHE_HOME": "/proc"})
 
 
 def test_without_any_java_it_is_said_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

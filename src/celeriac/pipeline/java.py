@@ -4,9 +4,12 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from shutil import which
+from stat import S_IMODE, S_ISDIR
+from tempfile import gettempdir
 from typing import Final, NamedTuple
 
 from celeriac.errors import ImproperlyConfigured
@@ -40,10 +43,27 @@ class Java(NamedTuple):
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return where files are kept that can be made again; it may not be there yet."""
-    told = environ.get("XDG_CACHE_HOME", "")
-    base = Path(told) if told.startswith("/") else Path.home() / ".cache"
-    return base / "celeriac"
+    """Return a folder for files that can be made again; it exists, and this user can write to it.
+
+    That is ``celeriac`` in XDG_CACHE_HOME or in ``~/.cache``. Where neither can be written to, as in many
+    containers, it is a private folder among the temporary ones. Raises ImproperlyConfigured if that one
+    belongs to somebody else.
+    """
+    base = environ.get("XDG_CACHE_HOME", "")
+    with suppress(OSError, RuntimeError):  # no home, or no right to write to it
+        folder = (Path(base) if base.startswith("/") else Path.home() / ".cache") / "celeriac"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    folder = Path(gettempdir()) / f"celeriac-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    # Programs are run from there: nobody else may have put them there.
+    if status.st_uid != os.getuid() or not S_ISDIR(status.st_mode) or S_IMODE(status.st_mode) & 0o022:
+        raise ImproperlyConfigured(
+            f"the cache folder {folder} belongs to another user: set XDG_CACHE_HOME to a folder of your own"
+        )
+    return folder
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
