@@ -5,6 +5,8 @@ PYTHON ?= python3.11
 RUN := .venv/bin/
 READY := .venv/.ready
 TESTABLE := .peers/.ready
+# Containers often forbid bytecode; without it each of the many processes of a run compiles all it loads.
+export PYTHONDONTWRITEBYTECODE :=
 # A whole run: progress without a terminal, and a list of failures at the end.
 PYTEST := $(RUN)python -m pytest -p tests.kit.summary
 
