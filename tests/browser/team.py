@@ -17,7 +17,7 @@ TOKENS = {role: new_token(f"program-{role}") for role in Role}
 
 
 @contextmanager
-def locked_dashboard(url: str, folder: Path) -> Iterator[Dashboard]:
+def locked_dashboard(url: str, folder: Path, *options: str) -> Iterator[Dashboard]:
     """Have it serve what happens at a broker; its accounts are in a folder. Its client is a viewer."""
     file = folder / "accounts.json"
     people = [Account(name, role, hashed(PASSWORD)) for role, name in NAMES.items()]
@@ -25,5 +25,6 @@ def locked_dashboard(url: str, folder: Path) -> Iterator[Dashboard]:
         Account(f"program-{role}", role, hashed(token), is_token=True) for role, token in TOKENS.items()
     ]
     write_accounts(file, [*people, *programs])
-    with dashboard(url, "--accounts", str(file), "--allow-control", token=TOKENS[Role.VIEWER]) as running:
+    options = ("--accounts", str(file), "--allow-control", *options)
+    with dashboard(url, *options, token=TOKENS[Role.VIEWER]) as running:
         yield running

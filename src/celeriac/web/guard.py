@@ -115,6 +115,9 @@ class Guard:
             return None
         if path in _OPEN:
             return None
+        if path == "/logout":
+            # The login ended before: in another tab, or by its age.
+            return RedirectResponse("/login", 303)
         if scope["type"] == "http" and scope["method"] == "GET" and not path.startswith(_FOR_PROGRAMS):
             query = scope["query_string"].decode("ascii", "replace")
             target = scope["raw_path"].decode("ascii", "replace") + (f"?{query}" if query else "")

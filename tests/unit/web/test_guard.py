@@ -101,6 +101,12 @@ def test_somebody_logs_in_with_a_password_and_out_again(locked: httpx.Client) ->
     assert (inside.status_code, outside.status_code) == (200, 401)
 
 
+def test_logout_after_the_login_has_ended_leads_to_the_login_page(locked: httpx.Client) -> None:
+    answer = locked.post("/logout")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
 @pytest.mark.parametrize(
     "target",
     ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "", "/a\nb"],

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import isfinite
+from pathlib import Path
 from time import time
 from typing import Final
 
@@ -30,8 +31,11 @@ _SPANS: Final = {3600: "1 hour", 6 * 3600: "6 hours", 86400: "1 day", 7 * 86400:
 _PLACES: Final = 240
 #: Seconds that it has to rest before its moment is gone to.
 _REST: Final = 0.7
+_STATIC: Final = Path(__file__).parents[1] / "static"
 _STYLE: Final = '<link rel="stylesheet" href="/static/celeriac.css">'
 _SCRIPT: Final = '<script src="/static/celeriac.js" defer></script>'
+#: Within each page: a browser that is not logged in gets no file.
+_LOGIN_SCRIPT: Final = f"<script>{(_STATIC / 'login.js').read_text()}</script>"
 
 
 @contextmanager
@@ -39,7 +43,7 @@ def frame(request: Request, title: str, at: float | None = None) -> Iterator[Vis
     """Have a page of a title; what is made within is its content."""
     visit = Visit(app.state.desk, request, at)
     ui.page_title(f"{title} - Celeriac")
-    ui.add_head_html(_STYLE + _SCRIPT)
+    ui.add_head_html(_LOGIN_SCRIPT + _STYLE + _SCRIPT)
     _head(visit)
     with ui.element("div").classes("page") as content:
         heading(title, 1)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from nicegui import Client, core
+from nicegui import app as pages
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
@@ -25,6 +26,8 @@ _HEARD: Final = ("event", "javascript_response", "ack")
 #: twenty a second.
 _MOST_AT_ONCE: Final = 300.0
 _MOST_A_SECOND: Final = 60.0
+#: Seconds between two checks whether the logins of all links still hold. A check of 500 takes milliseconds.
+_CHECK_SECONDS: Final = 1.0
 
 
 class Budget:
@@ -48,7 +51,9 @@ def keep_links_apart(access: Access) -> None:
     """Have pages heed nobody but those who opened them, for as long as they are let in."""
     core.sio.eio.cors_allowed_origins = []  # the guard has asked already, and no other site is told anything
     core.sio.eio.transports = ["websocket"]
-    core.sio.handlers = {_ROOT: _Links(access, core.sio.handlers[_ROOT]).handlers()}
+    links = _Links(access, core.sio.handlers[_ROOT])
+    core.sio.handlers = {_ROOT: links.handlers()}
+    pages.timer(_CHECK_SECONDS, links.close_logged_out)
 
 
 class _Links:
@@ -66,9 +71,23 @@ class _Links:
             **{name: self._checked(self._heard[name]) for name in _HEARD},
         }
 
+    async def close_logged_out(self) -> None:
+        """Close the links whose login has ended, by a logout or by its age.
+
+        Their pages check then whether they are logged in, and go to the login page: ``static/login.js``.
+        """
+        for name, environ in [*core.sio.environ.items()]:
+            if not self._is_logged_in(environ["asgi.scope"]):
+                await _close(name)
+
+    def _is_logged_in(self, scope: Scope) -> bool:
+        return self._access.lasts(_login_of(scope))
+
     async def _connect(self, link: str, environ: dict[str, Any], auth: Any = None) -> bool:
         asked = parse_qs(environ.get("QUERY_STRING", "")).get("client_id", [""])[0]
-        if not _is_of(asked, environ["asgi.scope"]):
+        scope: Scope = environ["asgi.scope"]
+        # The login may have ended since the guard let the WebSocket in.
+        if not (_is_of(asked, scope) and self._is_logged_in(scope)):
             return False
         await self._heard["connect"](link, environ, auth)
         self._budgets[link] = Budget(monotonic())
@@ -95,11 +114,23 @@ class _Links:
         """Tell whether who speaks means his page, is still let in, and not too loud; else the link ends."""
         budget = self._budgets.get(link)
         is_within = budget is not None and budget.spend(monotonic())
-        if is_meant and is_within and self._access.lasts(_login_of(_scope_of(link))):
+        if is_meant and is_within and self._is_logged_in(_scope_of(link)):
             return True
-        # More than its own way to end it, after which a browser that does not obey could go on sending.
-        await core.sio.eio.disconnect(core.sio.manager.eio_sid_from_sid(link, _ROOT))
+        await _close(core.sio.manager.eio_sid_from_sid(link, _ROOT))
         return False
+
+
+async def _close(name: str | None) -> None:
+    """Close a WebSocket by its Engine.IO id, if it is still there.
+
+    ``core.sio.disconnect`` asks the browser to stop, which it need not obey. ``core.sio.eio.disconnect``
+    leaves the WebSocket open: it sends a packet that browsers ignore there, so that a page notices the end
+    only when no ping comes, half a minute later. Without an id it closes all.
+    """
+    socket = core.sio.eio.sockets.get(name)
+    if socket is not None:
+        await socket.close(wait=False)
+        await socket.queue.put(None)  # has its writer close the WebSocket
 
 
 def _page_in(told: Any) -> str:

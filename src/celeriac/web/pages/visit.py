@@ -131,8 +131,7 @@ class Visit:
         async def refresh() -> None:
             nonlocal is_busy, is_asked_again, is_settled
             if not self.is_let_in:
-                ui.navigate.to(address("/login", None, next=self.link(self.path, **self.query)))
-                return
+                return  # the link is closed in a moment, and the page goes to the login page
             if is_busy:
                 # What is under way may have begun before something else was asked for.
                 is_asked_again = True
