@@ -4,7 +4,7 @@ Those of the API are in ``tests/unit/web/test_guard.py``.
 """
 
 import re
-from typing import Any
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -26,14 +26,21 @@ UPGRADE = {
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport="
 
 
-def asked(at: Dashboard, role: Role | None, path: str, method: str = "GET", **headers: str) -> Any:
+@pytest.fixture(scope="module")
+def client(locked: Dashboard) -> Iterator[httpx.Client]:
+    """A client that is not logged in, with a new connection for each request."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    with httpx.Client(base_url=locked.address, timeout=PATIENCE, limits=limits) as client:
+        yield client
+
+
+def asked(
+    client: httpx.Client, role: Role | None, path: str, method: str = "GET", **headers: str
+) -> httpx.Response:
     """Ask as somebody, and return the answer without what it holds."""
     if role is not NOBODY:
         headers["Authorization"] = f"Bearer {TOKENS[role]}"
-    with (
-        httpx.Client(base_url=at.address, timeout=PATIENCE) as client,
-        client.stream(method, path, headers={"Accept": "text/html", **headers}) as answer,
-    ):
+    with client.stream(method, path, headers={"Accept": "text/html", **headers}) as answer:
         return answer
 
 
@@ -57,37 +64,39 @@ def assets(at: Dashboard) -> list[str]:
     return found
 
 
-def test_nobody_gets_in_by_any_door_without_saying_who_he_is(locked: Dashboard) -> None:
+def test_nobody_gets_in_by_any_door_without_saying_who_he_is(locked: Dashboard, client: httpx.Client) -> None:
     doors = [*paths(), *assets(locked), "/favicon.ico", "/nothing", "/static/nothing", f"{SOCKET}polling"]
 
-    looked = {path: asked(locked, NOBODY, path) for path in doors}
-    acted = {path: asked(locked, NOBODY, path, "POST").status_code for path in doors}
+    looked = {path: asked(client, NOBODY, path) for path in doors}
+    acted = {path: asked(client, NOBODY, path, "POST").status_code for path in doors}
 
     assert len(doors) > 20
     assert {path: each.status_code for path, each in looked.items() if each.status_code != 303} == {}
     assert {each.headers["location"].partition("?")[0] for each in looked.values()} == {"/login"}
     assert set(acted.values()) == {401}
-    assert asked(locked, NOBODY, f"{SOCKET}websocket", **UPGRADE).status_code == 403
+    assert asked(client, NOBODY, f"{SOCKET}websocket", **UPGRADE).status_code == 403
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_who_is_let_in_sees_all_pages_and_has_a_live_link(locked: Dashboard, role: Role) -> None:
+def test_who_is_let_in_sees_all_pages_and_has_a_live_link(
+    locked: Dashboard, client: httpx.Client, role: Role
+) -> None:
     doors = [*page_paths(), *assets(locked), "/favicon.ico"]
 
-    looked = {path: asked(locked, role, path).status_code for path in doors}
-    others = {asked(locked, role, path).status_code for path in paths()}
+    looked = {path: asked(client, role, path).status_code for path in doors}
+    others = {asked(client, role, path).status_code for path in paths()}
 
     assert {path: status for path, status in looked.items() if status != 200} == {}
     assert not others & {303, 401, 403}
-    assert asked(locked, role, f"{SOCKET}websocket", **UPGRADE).status_code == 101
+    assert asked(client, role, f"{SOCKET}websocket", **UPGRADE).status_code == 101
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_no_page_takes_what_is_sent_to_it_and_a_viewer_may_send_nothing_at_all(
-    locked: Dashboard, role: Role
+    locked: Dashboard, client: httpx.Client, role: Role
 ) -> None:
     doors = [*page_paths(), *assets(locked)]
 
-    told = {asked(locked, role, path, "POST").status_code for path in doors}
+    told = {asked(client, role, path, "POST").status_code for path in doors}
 
     assert told == ({403} if role is Role.VIEWER else {405})
