@@ -10,10 +10,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # A whole run: progress without a terminal, and a list of failures at the end.
 PYTEST := $(RUN)python -m pytest -p tests.kit.summary
 
-.PHONY: help up example test durations test-fast sim soak check fix docs docs-serve pictures bench pins clean
+.PHONY: help up example test durations test-fast sim soak hostile-shell check fix docs docs-serve pictures bench pins clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(READY) ## start a sample cluster, watch it and serve the dashboard; Ctrl-C ends it
 	@$(RUN)celeriac up
@@ -27,15 +27,18 @@ test: $(TESTABLE) ## run every test
 durations: $(TESTABLE) ## run every test, and measure the files, so that processes share them evenly
 	$(PYTEST) -n 4 --write-durations
 
-test-fast: $(READY) ## run the unit tests alone, in seconds
-	$(RUN)pytest tests/unit
+test-fast: $(READY) ## run the unit and property tests alone, which need no server, in a minute
+	$(PYTEST) -n 2 tests/unit tests/property
 
 sim: $(READY) ## simulate 20,000 elections of each mode: make sim ELECTIONS=1000000, make sim SEED=… MODE=… PROFILE=…
 	@$(RUN)python -m tests.simulation $(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(MODE),--mode $(MODE)) $(if $(PROFILE),--profile $(PROFILE))
 
-soak: $(TESTABLE) ## try the laws, the gate, brokers' restarts, clusters of Spark and every pair of versions, for hours
-	HYPOTHESIS_PROFILE=long $(RUN)pytest tests/property tests/fuzz tests/chaos tests/interop tests/spark tests/browser
+soak: $(TESTABLE) hostile-shell ## try the laws, brokers' restarts, clusters of Spark, every pair of versions and other shells, for hours
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property tests/fuzz tests/chaos tests/interop tests/spark tests/browser
+
+hostile-shell: ## run the tests of a clean clone in other environments: make hostile-shell ENV="sigint home"
+	scripts/hostile-shell $(ENV)
 
 check: $(READY) ## formatting, lint, types and import contracts
 	$(RUN)ruff format --check .
