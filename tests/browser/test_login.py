@@ -78,6 +78,19 @@ def test_only_an_operator_is_shown_what_he_may_do(
         expect(buttons).to_have_count(1 if may_act else 0)
 
 
+def forgive_refusals(visitor: Visitor) -> None:
+    """Forget what the browser itself logs about requests and sockets that were refused."""
+    expected = re.compile("WebSocket connection to|Failed to load resource")
+    visitor.errors[:] = [error for error in visitor.errors if not expected.search(error)]
+
+
+def expect_login(visitor: Visitor, path: str) -> None:
+    """Expect the login page, which leads back to a path."""
+    visitor.page.wait_for_url(re.compile(r"/login\?next="))
+    expect(visitor.page.locator("input[name=next]")).to_have_value(path)
+    forgive_refusals(visitor)
+
+
 def test_who_logs_out_is_let_in_no_more_also_not_by_a_page_that_is_open(
     locked: Dashboard, visit: Visit
 ) -> None:
@@ -91,7 +104,7 @@ def test_who_logs_out_is_let_in_no_more_also_not_by_a_page_that_is_open(
     other.get_by_role("button", name="Log out").click()
 
     other.wait_for_url("**/login")
-    page.wait_for_url("**/login?next=/")
+    expect_login(visitor, "/")
 
 
 def log_out_elsewhere(at: Dashboard, page: Page) -> None:
@@ -108,14 +121,6 @@ def open_past(visitor: Visitor, name: str = "vera") -> Page:
     page.wait_for_function("window.socket?.connected")
     expect(page.get_by_role("alert")).not_to_be_empty()
     return page
-
-
-def expect_login(visitor: Visitor, path: str) -> None:
-    """Expect the login page, which leads back to a path; failed requests on the way are no errors of ours."""
-    visitor.page.wait_for_url(re.compile(r"/login\?next="))
-    expect(visitor.page.locator("input[name=next]")).to_have_value(path)
-    expected = re.compile("WebSocket connection to|Failed to load resource")
-    visitor.errors[:] = [error for error in visitor.errors if not expected.search(error)]
 
 
 def test_logout_closes_a_page_that_sends_and_asks_nothing(locked: Dashboard, visit: Visit) -> None:
@@ -241,6 +246,7 @@ def test_logout_of_a_page_leads_to_the_login_page_alone(locked: Dashboard, visit
     held[0].continue_()
 
     page.wait_for_url("**/login")
+    forgive_refusals(visitor)
 
 
 def test_page_waits_for_a_server_that_is_down_and_logs_in_where_it_is_unknown(
