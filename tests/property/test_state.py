@@ -9,14 +9,29 @@ from hypothesis import strategies as st
 from celeriac import State
 from celeriac.core import facts
 from celeriac.core.order import display_key
-from celeriac.model.events import TaskEvent
+from celeriac.model.events import Received, TaskEvent
 from celeriac.model.states import READY_STATES
 from tests.property.effort import COSTLY
-from tests.property.strategies import events_of
+from tests.property.strategies import events_of, with_and_without_bounds
 
 Events = list[TaskEvent]
 #: Events of several tasks that are each other's parents.
 clusters = events_of(st.sampled_from(("task-1", "p", "q", "r", "s")))
+
+#: Events of one task that nearly all have one identity, so that one replaces another.
+rivals: st.SearchStrategy[Events] = st.lists(
+    st.builds(
+        Received,
+        timestamp=st.sampled_from((1.0, 2.0)),
+        clock=st.just(1),
+        hostname=st.just("a@x"),
+        uuid=st.just("task-1"),
+        name=st.sampled_from(("x", "y")),
+        parent_id=st.sampled_from((None, "p", "q")),
+        retries=st.sampled_from((0, 1)),
+    ),
+    max_size=6,
+)
 
 
 def state_of(events: Sequence[TaskEvent], *, max_tasks: int = 100) -> State:
@@ -49,15 +64,26 @@ def test_the_picture_does_not_depend_on_the_order_of_arrival(events: Events, ran
         assert seen == other[uuid]
 
 
+def check_filters(events: Events) -> None:
+    """Compare what each task remembers for lists with its facts, after each event."""
+    state = State()
+    for event in events:
+        state.event(event)
+        task = state.tasks[event.uuid]
+        known = facts.read(task.history)
+        assert (task.name, task.host) == (known.name, known.worker)
+        assert task.parent_link == facts.parent_link(task.history)
+
+
 @COSTLY
 @given(clusters)
 def test_what_lists_are_filtered_by_is_what_the_facts_say(events: Events) -> None:
-    state = state_of(events)
+    with_and_without_bounds(lambda: check_filters(events))
 
-    for task in state.tasks.values():
-        assert task.name == task.facts.name
-        assert task.host == task.facts.worker
-        assert task.parent_link == facts.parent_link(task.history)
+
+@given(rivals)
+def test_filters_follow_an_event_that_replaces_another(events: Events) -> None:
+    check_filters(events)
 
 
 @COSTLY

@@ -42,6 +42,11 @@ def started(uuid: str = "t1", **fields: Any) -> TaskEvent:
     return Started(**told)
 
 
+def own(text: str) -> str:
+    """Return an equal text that is another object."""
+    return text[:1] + text[1:]
+
+
 def test_a_snapshot_does_not_change_when_the_state_goes_on() -> None:
     state = busy_state()
     picture = taken(state)
@@ -128,19 +133,26 @@ def test_names_and_hosts_of_several_are_read_from_the_facts() -> None:
 
 
 def test_equal_texts_are_one_copy() -> None:
+    def apart(event: TaskEvent) -> TaskEvent:
+        """Return an equal event with texts of its own, as one that was read from a file."""
+        return replace(event, uuid=own(event.uuid), hostname=own(event.hostname))
+
     state = busy_state()
     copies = [
-        TaskRecord(record.uuid, tuple(replace(event) for event in record.history), None)
+        TaskRecord(record.uuid, tuple(apart(event) for event in record.history), None)
         for record in taken(state).tasks
     ]
+    assert copies[0].history[0].uuid is not copies[0].uuid
 
     again = restored(taken(state)._replace(tasks=copies))
 
-    for kept in again.tasks.values():
-        for event in kept.history:
-            if not isinstance(event, Sent):
-                assert event.hostname is again.workers[event.hostname].hostname
-            assert event.uuid is kept.uuid
+    events = [(kept, event) for kept in again.tasks.values() for event in kept.history]
+    assert len(events) > len(again.tasks) > 1
+    for kept, event in events:
+        assert event.uuid is kept.uuid
+        if not isinstance(event, Sent):
+            assert event.hostname is again.workers[event.hostname].hostname
+    assert len({id(event.hostname) for _, event in events}) == len({event.hostname for _, event in events})
 
 
 @pytest.mark.parametrize(

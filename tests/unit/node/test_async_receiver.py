@@ -139,13 +139,17 @@ def test_a_broker_that_is_not_there_at_the_start_is_an_error(app: Celeriac, brok
 
 
 def test_no_thread_is_left_when_it_is_closed(app: Celeriac, broker: MemoryBroker) -> None:
-    async def watch() -> None:
-        async with listening(app, broker):
-            pass
+    def threads() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name.startswith("celeriac-link")]
 
-    asyncio.run(watch())
+    async def watch() -> tuple[AsyncEventReceiver, list[threading.Thread]]:
+        async with listening(app, broker) as receiver:
+            return receiver, threads()
 
-    for thread in threading.enumerate():
-        if thread.name.startswith("celeriac-link"):
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
+    # The receiver is kept: a thread pool also ends when nothing refers to it any more.
+    _receiver, opened = asyncio.run(watch())
+    for thread in opened:
+        thread.join(PATIENCE)
+
+    assert opened
+    assert [thread for thread in opened if thread.is_alive()] == []

@@ -559,13 +559,20 @@ def test_a_command_without_an_expiry_is_never_too_late(expires: object) -> None:
     assert answer == {"ok": "done"}
 
 
-@pytest.mark.parametrize("command", ["ping", "clock", "stats"])
-def test_a_question_is_never_too_late(command: str) -> None:
-    node = Node()
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("ping", {}), ("clock", {}), ("stats", {}), ("hello", {"from_node": "w2@web"})],
+)
+def test_a_question_is_never_too_late(command: str, arguments: dict[str, str]) -> None:
+    late, on_time = Node(), Node()
 
-    answer = node.receive(message(command, headers={"expires": 1.0}))
+    answer = late.receive(message(command, arguments=arguments, headers={"expires": 1.0}))
 
-    assert answer is not None
+    # The same answer, but for the memory and the time that the process has used since.
+    expected = on_time.receive(message(command, arguments=arguments, headers={}))
+    assert {**answer, "rusage": None} == {**expected, "rusage": None}
+    assert "error" not in answer
+    assert late.refused == {}
 
 
 # -- the link

@@ -284,9 +284,12 @@ def test_a_datetime_that_kombu_decoded_does_not_cost_a_custom_event() -> None:
         task("progress", since={"__type__": "datetime", "__value__": "2026-11-15T01:30:00+00:00"})
     )
 
-    converted = gate.convert(wire)
+    event = only(by_dict(gate, wire))
 
-    assert converted is not None
+    assert event == only(by_dict(gate, task("progress", since="2026-11-15 01:30:00+00:00")))
+    assert event.extra == {"since": "2026-11-15 01:30:00+00:00"}
+    assert not gate.refused
+    assert not gate.mended
 
 
 # -- there and back
