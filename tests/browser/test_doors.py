@@ -1,6 +1,6 @@
 """Who may come in by which door of a dashboard that has pages: each of them, for everybody.
 
-Those of the API are in ``tests/unit/web/test_guard.py``.
+Those of the API are in ``tests/component/web/test_guard.py``.
 """
 
 import re

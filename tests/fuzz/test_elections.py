@@ -15,8 +15,8 @@ from celeriac.model.message import Message
 from celeriac.worker.worker import Worker
 from tests.builders import nested
 from tests.builders import worker as worker_event
-from tests.unit.worker.hall import TOPIC, Hall
-from tests.unit.worker.kit import come_true
+from tests.component.worker.hall import TOPIC, Hall
+from tests.component.worker.kit import come_true
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 MANY = 20_000 if IS_LONG else 6_000

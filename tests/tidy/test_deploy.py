@@ -23,11 +23,11 @@ from celeriac.programs.process import wait_until
 from celeriac.store.recorder_status import RecorderStatus
 from celeriac.web.metrics import metrics_text
 from celeriac.wire.names import event_exchange
+from tests.component.web.kit import PATIENCE, Rig
+from tests.component.web.kit import rig as made
 from tests.promql import Kind, Promql
 from tests.promtool import promtool
 from tests.tidy.repository import ROOT, blocks, named
-from tests.unit.web.kit import PATIENCE, Rig
-from tests.unit.web.kit import rig as made
 from tests.warehouses import publish
 
 DEPLOY = ROOT / "deploy"

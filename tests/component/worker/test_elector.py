@@ -1,0 +1,318 @@
+"""Workers elect one of them, and that one acts."""
+
+import logging
+
+import pytest
+
+from celeriac.errors import CallerError, ConnectionLost, ImproperlyConfigured
+from celeriac.model.election import Level, Mode, RecordState
+from celeriac.worker.elector import election_key
+from tests.component.worker.hall import TOPIC, Acted, Hall
+from tests.component.worker.kit import come_true
+from tests.fickle import raising
+
+
+def fail(_: Acted) -> None:
+    raise ValueError("planned")
+
+
+def test_each_of_many_elections_has_one_winner() -> None:
+    ids = [f"e{number}" for number in range(30)]
+
+    with Hall().running() as hall:
+        for id_ in ids:
+            hall.call(id_, action={"page": id_})
+        assert come_true(lambda: hall.is_over(*ids))
+
+    assert {id_: len(hall.winners(id_)) for id_ in ids} == dict.fromkeys(ids, 1)
+    assert all(each.action == {"page": each.mandate.id} for each in hall.acted)
+    assert len({each.mandate.token for each in hall.acted}) == 30
+
+
+def test_who_acts_has_a_mandate() -> None:
+    with Hall().running() as hall:
+        hall.call("e1", mode="takeover")
+        assert come_true(lambda: hall.is_over("e1"))
+        ((_, _, mandate),) = hall.acted
+
+    assert (mandate.id, mandate.topic, mandate.mode) == ("e1", TOPIC, Mode.TAKEOVER)
+    assert (mandate.token, mandate.level) == (1, Level.L3)
+    assert not mandate.still_leader()  # it is done
+    assert repr(mandate) == "<Mandate for e1 on note, token 1, level L3>"
+
+
+def test_while_it_acts_nobody_else_can_be_elected() -> None:
+    seen: list[tuple[bool, float]] = []
+
+    def look(acted: Acted) -> None:
+        seen.append((acted.mandate.still_leader(), acted.mandate.deadline()))
+
+    with Hall(act=look).running() as hall:
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert seen == [(True, float("inf"))]
+
+
+def test_a_lone_worker_elects_itself() -> None:
+    with Hall(1).running() as hall:
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert hall.winners("e1") == ["w1@lab"]
+
+
+def test_an_election_is_held_once_however_often_it_is_called() -> None:
+    with Hall().running() as hall:
+        hall.call("e1", action=1)
+        hall.call("e1", action=1)
+        assert come_true(lambda: hall.is_over("e1"))
+        hall.call("e1", action=2)
+        hall.call("e2")
+        assert come_true(lambda: hall.is_over("e2"))
+
+    assert len(hall.winners("e1")) == 1
+
+
+def test_workers_that_were_started_anew_do_not_hold_it_again() -> None:
+    hall = Hall()
+    with hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    hall.workers = [hall.worker(each.hostname) for each in hall.workers]
+    with hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert len(hall.winners("e1")) == 1
+
+
+# -- what goes wrong
+
+
+def test_in_mode_once_nobody_tries_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with Hall(act=fail).running() as hall:
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+        record = hall.arbiter.read(election_key("e1"))
+
+    assert len(hall.winners("e1")) == 1
+    assert record.state is RecordState.FAILED
+    assert f"What was elected for (e1, {TOPIC}) failed." in caplog.messages
+
+
+def test_in_mode_takeover_another_tries_after_a_failure() -> None:
+    def fail_once(_: Acted) -> None:
+        if len(hall.acted) == 1:
+            raise ValueError("planned")
+
+    hall = Hall(act=fail_once)
+    with hall.running():
+        hall.call("e1", mode="takeover")
+        assert come_true(lambda: hall.is_over("e1"))
+        record = hall.arbiter.read(election_key("e1"))
+
+    first, second = hall.acted
+    assert first.node != second.node
+    assert second.mandate.token > first.mandate.token
+    assert record.state is RecordState.DONE
+
+
+def test_in_mode_takeover_each_tries_once_at_the_most() -> None:
+    with Hall(act=fail).running() as hall:
+        hall.call("e1", mode="takeover")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert sorted(hall.winners("e1")) == ["w1@lab", "w2@lab", "w3@lab"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+def test_a_handler_that_wants_to_end_all_ends_nothing(error: BaseException) -> None:
+    def end(acted: Acted) -> None:
+        if acted.action == "end":
+            raise error
+
+    ids = [f"e{number}" for number in range(20)]
+    with Hall(1, act=end).running() as hall:
+        for id_ in ids:
+            hall.call(id_, action="end")
+        hall.call("last")
+        assert come_true(lambda: hall.is_over(*ids, "last"))
+        phases = hall.phases("last")
+
+    assert phases == ["done"]
+
+
+def test_a_topic_that_nobody_knows_is_logged_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with Hall().running() as hall:
+        hall.call("e1", "unknown")
+        hall.call("e2")
+        assert come_true(lambda: hall.is_over("e2"))
+        phases = hall.phases("e1")
+
+    assert phases == ["observing"] * 3
+    logged = [each for each in caplog.messages if "no handler for topic 'unknown'" in each]
+    assert len(logged) == 3
+    assert "gossip.election_handlers" in logged[0]
+
+
+def test_only_who_knows_the_topic_can_win() -> None:
+    hall = Hall()
+    for worker in hall.workers[1:]:
+        del worker.gossip.election_handlers[TOPIC]
+
+    with hall.running():
+        for number in range(5):
+            hall.call(f"e{number}")
+        assert come_true(lambda: len(hall.acted) == 5)
+
+    assert {each.node for each in hall.acted} == {"w1@lab"}
+
+
+def test_an_arbiter_that_is_away_is_asked_again() -> None:
+    hall = Hall()
+    hall.arbiter.instead["claim"] = raising(ConnectionLost("away"))
+    with hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.arbiter.asked.count("claim") >= 3)
+        early = list(hall.acted)
+
+        hall.arbiter.instead.clear()
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert early == []
+    assert len(hall.winners("e1")) == 1
+
+
+def test_an_arbiter_that_forgets_to_answer_grants_it_to_one() -> None:
+    hall = Hall()
+
+    def grant_and_be_lost(*args: object, **kwargs: object) -> object:
+        hall.arbiter.instead.pop("claim", None)
+        hall.arbiter.arbiter.claim(*args, **kwargs)
+        raise ConnectionLost("gone before it answered")
+
+    hall.arbiter.instead["claim"] = grant_and_be_lost
+    with hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert len(hall.winners("e1")) == 1
+
+
+def test_where_nobody_decides_nobody_acts(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall()
+    hall.arbiter.instead["look"] = raising(ImproperlyConfigured("name a Redis in election_url"))
+
+    with hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert hall.acted == []
+    assert "The arbiter of elections cannot be used: name a Redis in election_url" in caplog.messages
+
+
+def test_below_the_wanted_level_nobody_acts(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall(election_min_level="L2")
+    hall.arbiter.instead["look"] = lambda: Level.L1
+    hall.arbiter.level, hall.arbiter.reason = Level.L1, "nothing is kept on disk"
+
+    with hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+
+    assert hall.acted == []
+    logged = [each for each in caplog.messages if "below election_min_level (L2)" in each]
+    assert logged
+    assert "nothing is kept on disk" in logged[0]
+    assert "claim" not in hall.arbiter.asked
+
+
+def test_the_level_is_told_when_a_worker_starts(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    with Hall(1).running():
+        told = come_true(
+            lambda: any(
+                each.startswith("Elections are of level L3 (election_min_level L2)")
+                for each in caplog.messages
+            )
+        )
+
+    assert told
+
+
+# -- who calls it
+
+
+def test_a_node_can_stand_by_itself() -> None:
+    with Hall().running() as hall:
+        hall.workers[1].gossip.election("e1", TOPIC, [1, 2])
+        assert come_true(lambda: hall.acted)
+        assert come_true(lambda: hall.phases("e1")[1] == "done")
+
+    ((node, action, _),) = hall.acted
+    assert (node, action) == ("w2@lab", [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (("", TOPIC), "an id"),
+        (("e1", ""), "topic"),
+        (("e1", TOPIC, object()), "JSON"),
+        (("e1", TOPIC, "x" * 20_000), "where it is kept"),
+    ],
+)
+def test_an_election_that_cannot_be_told_is_refused(arguments: tuple[str, str], match: str) -> None:
+    worker = Hall(1).workers[0]
+
+    with pytest.raises(CallerError, match=match):
+        worker.gossip.election(*arguments)
+
+
+@pytest.mark.parametrize("mode", ["lease", "always"])
+def test_a_mode_that_is_not_for_workers_is_refused(mode: str) -> None:
+    worker = Hall(1).workers[0]
+
+    with pytest.raises(CallerError, match="once or takeover"):
+        worker.gossip.election("e1", TOPIC, mode=mode)
+
+
+def test_a_lease_that_another_calls_is_no_election_of_workers(caplog: pytest.LogCaptureFixture) -> None:
+    with Hall(1).running() as hall:
+        hall.site.app.control.broadcast("election", {"id": "e1", "topic": TOPIC, "mode": "lease"})
+        hall.call("e2")
+        assert come_true(lambda: hall.is_over("e2"))
+
+    assert hall.winners("e1") == []
+    assert "An election in mode lease is no election of workers: use app.leadership()." in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"id": "e1"}, {"id": ["e1"], "topic": TOPIC}, {"id": "e1", "topic": 7}]
+)
+def test_a_command_that_is_no_election_harms_nothing(arguments: dict[str, object]) -> None:
+    with Hall(1).running() as hall:
+        hall.site.app.control.broadcast("election", arguments)
+        hall.call("e2")
+        assert come_true(lambda: hall.is_over("e2"))
+
+    assert hall.winners("e1") == []
+
+
+def test_without_gossip_a_node_takes_no_part(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall(1)
+    silent = hall.worker("w9@lab", without_gossip=True)
+
+    with silent, hall.running():
+        hall.call("e1")
+        assert come_true(lambda: hall.is_over("e1"))
+        assert come_true(
+            lambda: "This node runs without gossip, and takes part in no election." in caplog.messages
+        )
+        with pytest.raises(CallerError, match="start it with gossip"):
+            silent.gossip.election("e2", TOPIC)
+
+    assert [each.node for each in hall.acted] == ["w1@lab"]
