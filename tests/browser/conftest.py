@@ -17,9 +17,9 @@ from tests.browser.team import locked_dashboard
 # loops of their own could not run in this process any more.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium: it is installed when the tests are set up."""
-    program = shutil.which("chromium")
-    assert program is not None, "the browser tests need Chromium: scripts/setup-tests installs it"
+    """Debian's Chromium without a window: it is installed when the tests are set up."""
+    program = shutil.which("chromium-headless-shell")
+    assert program is not None, "the tests need chromium-headless-shell: run scripts/setup-tests"
     with sync_playwright() as playwright:
         # Who runs tests as root, in a container say, has no sandbox.
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -160,5 +160,5 @@ def test_missing_servers_are_named_in_one_line_to_a_user_who_cannot_install_them
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "as root, run: apt-get install redis-server" in done.stderr
-    assert "chromium" in done.stderr
+    assert "chromium-headless-shell" in done.stderr
     assert "apt-get" not in (machine.told.read_text() if machine.told.exists() else "")
