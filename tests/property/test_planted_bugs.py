@@ -158,6 +158,17 @@ def describe_once(self: task.Task, event: Sent | Received, past: History) -> Non
         self._name = event.name
 
 
+def describe_only_what_is_added(
+    self: task.Task,
+    event: Sent | Received,
+    past: History,
+    describe: Callable[[task.Task, Sent | Received, History], None] = task.Task._describe,
+) -> None:
+    """Ignore an event that replaces another."""
+    if len(self.history) > len(past):
+        describe(self, event, past)
+
+
 class KeepsInsertionOrder(OrderedDict[str, task.Task]):
     """Evict by age: a long-running task goes first."""
 
@@ -209,6 +220,12 @@ PLANTED: dict[ModuleType, list[tuple[str, object, str, object]]] = {
     test_state: [
         ("the_picture_does_not_depend_on_the_order_of_arrival", task.Task, "_describe", describe_once),
         ("what_lists_are_filtered_by_is_what_the_facts_say", task.Task, "_describe", describe_once),
+        (
+            "filters_follow_an_event_that_replaces_another",
+            task.Task,
+            "_describe",
+            describe_only_what_is_added,
+        ),
         (
             "children_are_the_tasks_in_memory_and_nothing_leaks",
             ClusterState,
