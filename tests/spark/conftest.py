@@ -4,7 +4,6 @@ A death fails the one test that it interrupts, whose report has Java's last word
 ``spark`` gets a new one, and so do the fixtures that were made with the dead one.
 """
 
-import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -14,16 +13,20 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.session import open_session
-from tests.spark.published import QUICK
+from tests.live import IS_LONG
+from tests.spark.published import INTERPRETED, QUICK, TASKS, events_of, write_log
 
 #: Clusters of several Javas, and a million tasks in memory, take minutes: ``make soak`` has them.
 _LONG = ["test_cluster.py", "test_million.py"]
-collect_ignore = [] if os.environ.get("HYPOTHESIS_PROFILE") == "long" else _LONG
+collect_ignore = [] if IS_LONG else _LONG
 
 #: Seconds in which a Java that does not answer any more ends by itself: it may write why.
 _EXIT_TIMEOUT: Final = 30.0
 _LAST_CHARS: Final = 4000
+#: Spark's own defaults.
+_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
 
 class JavaWatch:
@@ -63,12 +66,38 @@ _FIXTURE: Final = pytest.StashKey[tuple[pytest.FixtureDef[Any], Any]]()
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    # What is planned anew while it runs takes longer than these small frames do.
-    conf = {**QUICK, "spark.sql.adaptive.enabled": "false"}
+    # Plans are compiled in the long form of all tests, else in those that ask for ``compiled_spark``.
+    conf = QUICK if IS_LONG else INTERPRETED
     with open_session(master="local[2]", conf=conf, log_file=folder / "spark.log") as session:
         request.config.stash[_WATCH] = JavaWatch(session, folder)
         yield session
     del request.config.stash[_WATCH]
+
+
+@pytest.fixture(scope="session")
+def compiled_spark(spark: SparkSession) -> SparkSession:
+    """The same Spark, with plans compiled as the product has them."""
+    session = spark.newSession()
+    for name, value in _COMPILED.items():
+        session.conf.set(name, value)
+    return session
+
+
+@pytest.fixture(scope="session")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # A name that Spark would take for a pattern, or for something encoded.
+    folder = tmp_path_factory.mktemp("a log [1] {x} 50%20")
+    write_log(folder, events_of(TASKS))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole(spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of the log, by one run that took it all at once."""
+    warehouse = tmp_path_factory.mktemp("tables of [it]") / "w"
+    report = Pipeline(spark, log, warehouse).run()
+    assert report.chunks == 1
+    return warehouse
 
 
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:

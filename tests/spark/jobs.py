@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from celeriac.programs.process import GuardedProcess, wait_until
-from tests.spark.published import INTERPRETED
+from tests.spark.published import INTERPRETED, PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 600.0
 
 
 @contextmanager

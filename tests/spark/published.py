@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from threading import Event as Flag
+from threading import Thread
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -20,6 +22,9 @@ from celeriac.model.events import (
     WorkerHeartbeat,
     WorkerOnline,
 )
+from celeriac.pipeline.job import Pipeline
+from celeriac.pipeline.report import Report
+from celeriac.programs.process import wait_until
 from celeriac.store.manifest import Manifest, read_manifest
 from celeriac.store.place import place_for
 from celeriac.store.segment import Segment
@@ -27,6 +32,10 @@ from tests.event_logs import seal
 
 #: 2026-11-14T23:00Z: an hour before a day ends.
 BEGIN_AT: Final = 1_794_697_200.0
+#: In the log that tests share.
+TASKS: Final = 60
+#: Seconds that tables may take.
+PATIENCE: Final = 600.0
 #: Spark's own work for frames of a few rows takes far longer than the rows do.
 QUICK: Final = {
     "spark.sql.shuffle.partitions": "2",
@@ -35,7 +44,7 @@ QUICK: Final = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-#: For tests of what becomes of files: what the rows are is for others to test.
+#: To compile the plan of a small frame takes longer than to interpret it.
 INTERPRETED: Final = {
     **QUICK,
     "spark.sql.codegen.wholeStage": "false",
@@ -109,6 +118,27 @@ def manifest_of(warehouse: Path) -> Manifest:
     manifest = read_manifest(place_for(warehouse))
     assert manifest is not None
     return manifest
+
+
+def published_events(warehouse: Path) -> int:
+    return manifest_of(warehouse).events if (warehouse / "current.json").exists() else 0
+
+
+def follow_until(job: Pipeline, warehouse: Path, events: int) -> Report:
+    """Follow a log until so many events are in the tables."""
+    stop = Flag()
+
+    def watch() -> None:
+        wait_until(lambda: stop.is_set() or published_events(warehouse) >= events, patience=PATIENCE)
+        stop.set()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        return job.follow(0.1, stop)
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def tables_of(warehouse: Path, manifest: Manifest | None = None) -> Rows:

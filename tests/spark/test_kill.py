@@ -7,20 +7,33 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from pyspark.sql import SparkSession
 
+from celeriac.pipeline.job import Pipeline
 from celeriac.store.manifest import read_manifest
 from celeriac.store.place import place_for
 from tests.live import IS_LONG
 from tests.spark.jobs import run_job
-from tests.spark.published import Rows, events_of, manifest_of, tables_of, write_log
+from tests.spark.published import (
+    TASKS,
+    Rows,
+    events_of,
+    follow_until,
+    manifest_of,
+    tables_of,
+    write_log,
+)
 
-#: Where, and at which visit: the first chunk has no tables before it, and the second has.
-BATCH = [("tasks-staged", 2)]
+EVENTS = events_of(TASKS)
+#: Of four segments two.
+HALF = 2 * -(-len(EVENTS) // 4)
+#: Where, and at which visit. A batch begins with tables of one chunk, and is killed in the second.
+BATCH = [("tasks-staged", 1)]
 STREAM = [("before-commit", 1)]
 if IS_LONG:
-    # What is published once is not visited again.
+    # It begins without tables. What is published once is not visited again.
     EARLY = [("chunk-read", 1), ("tasks-staged", 1), ("before-publish", 1)]
-    BATCH = [*EARLY, *BATCH, ("after-publish", 1)]
+    BATCH = [*EARLY, ("tasks-staged", 2), ("after-publish", 1)]
     STREAM = [*EARLY, ("after-publish", 1), *STREAM]
 KILLED = 137
 
@@ -63,49 +76,53 @@ class Reader:
         self.versions.add(manifest.version)
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("killed") / "log"
-    write_log(folder, events_of(24), segments=2)
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Path:
+    """A warehouse with the first half of the log; in the long form an empty one."""
+    folder = tmp_path / "warehouse"
+    if not IS_LONG:
+        write_log(tmp_path / "first", EVENTS[:HALF], segments=2)
+        Pipeline(spark, tmp_path / "first", folder).run()
     return folder
 
 
-@pytest.fixture(scope="module")
-def undisturbed(log: Path) -> Rows:
-    warehouse = log.parent / "undisturbed"
-    assert run_job(log, warehouse) == 0
-    return tables_of(warehouse)
-
-
 def test_a_batch_that_is_killed_again_and_again_ends_with_the_tables_of_one_that_never_was(
-    log: Path, undisturbed: Rows, tmp_path: Path
+    spark: SparkSession, log: Path, whole: Path, warehouse: Path
 ) -> None:
-    warehouse = tmp_path / "warehouse"
-
     with Reader(warehouse) as reader:
-        codes = [run_job(log, warehouse, point=point, visit=visit) for point, visit in BATCH]
-        codes.append(run_job(log, warehouse))
+        codes = [
+            run_job(log, warehouse, point=point, visit=visit, chunk_events=HALF) for point, visit in BATCH
+        ]
+        Pipeline(spark, log, warehouse, chunk_events=HALF).run()
 
-    assert codes == [KILLED] * len(BATCH) + [0]
-    assert tables_of(warehouse) == undisturbed
+    assert codes == [KILLED] * len(BATCH)
+    assert tables_of(warehouse) == tables_of(whole)
     assert reader.wrong == []
     assert reader.versions
     assert manifest_of(warehouse).version == 2
 
 
 def test_a_stream_that_is_killed_again_and_again_ends_with_the_tables_of_a_batch(
-    log: Path, undisturbed: Rows, tmp_path: Path
+    spark: SparkSession, log: Path, whole: Path, tmp_path: Path
 ) -> None:
     warehouse = tmp_path / "warehouse"
-    events = len(events_of(24))
+    chunk_events = HALF if IS_LONG else len(EVENTS)
 
     with Reader(warehouse) as reader:
         codes = [
-            run_job(log, warehouse, mode="follow", events=events + 1, point=point, visit=visit)
+            run_job(
+                log,
+                warehouse,
+                mode="follow",
+                events=len(EVENTS) + 1,
+                point=point,
+                visit=visit,
+                chunk_events=chunk_events,
+            )
             for point, visit in STREAM
         ]
-        codes.append(run_job(log, warehouse, mode="follow", events=events))
+        follow_until(Pipeline(spark, log, warehouse, chunk_events=chunk_events), warehouse, len(EVENTS))
 
-    assert codes == [KILLED] * len(STREAM) + [0]
-    assert tables_of(warehouse) == undisturbed
+    assert codes == [KILLED] * len(STREAM)
+    assert tables_of(warehouse) == tables_of(whole)
     assert reader.wrong == []

@@ -1,5 +1,6 @@
 """Java is found, or brought along, or asked for; Spark keeps to itself."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from celeriac.pipeline.class_archive import ClassArchive
 from celeriac.pipeline.java import Java, cache_folder, find_java
 from celeriac.pipeline.session import open_session
 from tests.spark.code_cache import code_cache
+from tests.spark.published import INTERPRETED
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -154,11 +156,12 @@ def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
 
 def test_a_session_says_nothing_on_the_screen_and_leaves_no_java_behind(tmp_path: Path) -> None:
     program = """
-import signal, sys
+import json, signal, sys
 from pathlib import Path
 from celeriac.pipeline.session import open_session
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background; Spark installs a handler of its own
-with open_session(master="local[1]", log_file=Path(sys.argv[1])) as spark:
+log, conf = Path(sys.argv[1]), json.loads(sys.argv[2])
+with open_session(master="local[1]", log_file=log, conf=conf) as spark:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     context = spark.sparkContext
     pid = context._jvm.java.lang.ProcessHandle.current().pid()
@@ -169,7 +172,7 @@ assert not Path(f"/proc/{pid}").exists(), pid
     log = tmp_path / "spark.log"
 
     told = subprocess.run(  # noqa: S603 - of our own making
-        [sys.executable, "-c", program, log],
+        [sys.executable, "-c", program, log, json.dumps(INTERPRETED)],
         capture_output=True,
         text=True,
         check=False,

@@ -250,7 +250,6 @@ def _log4j(cache: Path) -> Path:
     path = cache / "log4j2.properties"
     try:
         if not path.is_file() or path.read_text() != _LOG4J:
-            cache.mkdir(parents=True, exist_ok=True)
             draft = path.with_suffix(f".{os.getpid()}")
             draft.write_text(_LOG4J)
             draft.replace(path)
