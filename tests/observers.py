@@ -11,6 +11,8 @@ from uuid import uuid4
 import amqp
 import msgspec
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from celeriac.programs.port import LOOPBACK
 from celeriac.programs.process import wait_until
@@ -71,25 +73,35 @@ class Observer(Protocol):
 
 
 class RedisObserver:
-    """A subscriber by redis-py. What it reads it notes, until its link is lost."""
+    """One subscriber by redis-py, which notes every message until its connection is lost.
+
+    It never reconnects: a subscriber that came back late would receive the mark of :meth:`catch_up`
+    without the messages before it, while the current subscriber still has to read them.
+    """
 
     def __init__(self, server: RedisServer) -> None:
         self.sightings = Sightings()
         self._server = server
         self._stopping = Flag()
-        self._threads: list[Thread] = []
+        self._thread: Thread | None = None
         #: The last mark that came by.
         self._mark = b""
 
     def watch(self) -> None:
-        """Subscribe; on return everything that is published is seen."""
+        """Subscribe; on return everything that is published is seen.
+
+        The previous subscriber first reads all that it received.
+        """
+        if self._thread is not None:
+            self._thread.join()
         client = self._server.client()
+        client.set_retry(Retry(NoBackoff(), 0))
         listener = client.pubsub()  # type: ignore[no-untyped-call]
         listener.psubscribe("/0.celeryev/*")
         while listener.get_message(timeout=10) is None:
             pass
-        self._threads.append(Thread(target=self._read, args=(client, listener)))
-        self._threads[-1].start()
+        self._thread = Thread(target=self._read, args=(client, listener))
+        self._thread.start()
 
     def catch_up(self) -> None:
         """Wait for a mark: all that was published before it came before it."""
@@ -101,8 +113,8 @@ class RedisObserver:
     def stop(self) -> None:
         """End."""
         self._stopping.set()
-        for thread in self._threads:
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _read(self, client: redis.Redis, listener: "redis.client.PubSub") -> None:
         with client, listener, suppress(redis.ConnectionError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Event as Flag
 from threading import Thread
+from threading import enumerate as enumerate_threads
 from types import TracebackType
 from typing import Any, Self
 
@@ -266,10 +267,24 @@ def test_no_more_is_missing_than_was_counted_as_dropped(own_redis: RedisServer, 
         missing = run.finish()
 
         dropped = sum(run.dispatcher.dropped.values())
+        assert missing & run.gate.confirmed.clocks == set()
         assert 0 < len(missing) <= dropped
         # What was on its way when the link was lost may have arrived, and then had to go as well.
         assert dropped - len(missing) <= limit * ROUNDS
         assert (run.failures, run.observer.sightings.changed) == ([], [])
+
+
+def test_redis_observer_has_one_subscriber_after_a_restart(own_redis: RedisServer) -> None:
+    others = set(enumerate_threads())
+    observer = RedisObserver(own_redis)
+    observer.watch()
+    try:
+        own_redis.restart()
+        observer.watch()
+
+        assert len(set(enumerate_threads()) - others) == 1
+    finally:
+        observer.stop()
 
 
 # -- a broker that hangs
