@@ -1,6 +1,7 @@
 """From a log to published tables: whatever the way, the tables are the same."""
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
@@ -99,17 +100,17 @@ def in_parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     log, warehouse = folder / "log", folder / "warehouse"
     events = events_of(TASKS)
     early = len(events) // 2
-    size = -(-early // BATCHES) + 1
     write_log(log, events[:early], segments=2)
-    late = list(range(early, len(events), size))
+    bounds = [early + (len(events) - early) * batch // BATCHES for batch in range(BATCHES + 1)]
+    late = list(pairwise(bounds))
     stop = Event()
 
     def seal_next() -> None:
-        first = late.pop(0)
-        seal(log, events[first : first + size], recorder="rec-1", first=first + 1)
+        first, end = late.pop(0)
+        seal(log, events[first:end], recorder="rec-1", first=first + 1)
 
     def at_point_of_run(point: str) -> None:
-        if point == "before-publish" and late[0] == early:
+        if point == "before-publish" and len(late) == BATCHES:
             seal_next()
 
     def at_point_of_stream(point: str) -> None:
