@@ -19,8 +19,8 @@ from xdist.scheduler import LoadScopeScheduling
 DURATIONS: Final = Path(__file__).with_name("durations.json")
 #: The files of this folder share a process: a second Spark costs more than it gains.
 _SPARK: Final = "tests/spark/"
-#: These start processes of their own, which is nothing to share.
-_APART: Final = {"tests/spark/test_dead_java.py", "tests/spark/test_kill.py"}
+#: This one starts processes of its own, which is nothing to share.
+_APART: Final = "tests/spark/test_dead_java.py"
 #: Files below this many seconds are not worth a line.
 _LEAST_SECONDS: Final = 1.0
 
@@ -28,7 +28,7 @@ _LEAST_SECONDS: Final = 1.0
 def group_of(nodeid: str) -> str:
     """Return the group of a test: tests of one group run in one process, in order."""
     file = nodeid.partition("::")[0]
-    return _SPARK if file.startswith(_SPARK) and file not in _APART else file
+    return _SPARK if file.startswith(_SPARK) and file != _APART else file
 
 
 @cache
