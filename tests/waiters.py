@@ -34,6 +34,12 @@ def main() -> None:
     Waiters(**told).run()
 
 
+def _is_of_broker(exc_type: str) -> bool:
+    """Say whether an exception that a Celery worker stored is one of its connection to the broker."""
+    # redis-py: a server that still reads its files after a restart answers with this kind of ConnectionError.
+    return "Connection" in exc_type or exc_type == "BusyLoadingError"
+
+
 class Waiters:
     """Those who wait, each for a task of its own, and what became of them."""
 
@@ -153,7 +159,7 @@ class Waiters:
         if self._is_time_out(task_id, error):
             self.outcomes["time-out"] += 1
             self.late[task_id] = began_at
-        elif isinstance(error, RemoteError) and error.task_id == task_id and "Connection" in error.exc_type:
+        elif isinstance(error, RemoteError) and error.task_id == task_id and _is_of_broker(error.exc_type):
             self.outcomes["failed in the worker"] += 1
         else:
             self.outcomes["error"] += 1
