@@ -9,6 +9,8 @@ TESTABLE := .peers/.ready
 export PYTHONDONTWRITEBYTECODE :=
 # A whole run: progress without a terminal, and a list of failures at the end.
 PYTEST := $(RUN)python -m pytest -p tests.kit.summary
+# Three for each of two cores: tests with servers wait about half of their time.
+PROCESSES ?= 6
 
 .PHONY: help up example test durations test-fast sim soak hostile-shell check fix docs docs-serve pictures bench pins clean
 
@@ -22,10 +24,10 @@ example: $(READY) ## read a captured event file and print its tasks
 	@$(RUN)python examples/first_tasks.py
 
 test: $(TESTABLE) ## run every test
-	$(PYTEST) -n 4 $(TESTS)
+	$(PYTEST) -n $(PROCESSES) $(TESTS)
 
 durations: $(TESTABLE) ## run every test, and measure the files, so that processes share them evenly
-	$(PYTEST) -n 4 --write-durations
+	$(PYTEST) -n $(PROCESSES) --write-durations
 
 test-fast: $(READY) ## run the unit and property tests alone, which need no server, in a minute
 	$(PYTEST) -n 2 tests/unit tests/property

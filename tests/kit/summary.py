@@ -26,6 +26,7 @@ class RunSummary:
         self._started_at = self._printed_at = monotonic()
         self._total = self._finished = 0
         self._reasons: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
 
     def add_total(self, count: int) -> None:
         """Take over how many tests there are; every process of a parallel run reports the same number."""
@@ -36,14 +37,18 @@ class RunSummary:
         if report.failed and report.nodeid not in self._reasons:
             self._reasons[report.nodeid] = format_reason(report)
             self._write(f"FAILED {report.nodeid}\n       {self._reasons[report.nodeid]}", red=True)
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self._skipped[report.nodeid] = report.longrepr[2]
         if report.when == "teardown":
             self._finished += 1
             if monotonic() - self._printed_at >= PROGRESS_INTERVAL:
                 self._printed_at = monotonic()
                 self._write(self._format_progress())
 
-    def print_failures(self) -> None:
-        """List the failed tests with the commands that repeat them."""
+    def print_lists(self) -> None:
+        """List the skipped tests, and the failed ones with the commands that repeat them."""
+        for nodeid, reason in self._skipped.items():
+            self._write(f"skipped {nodeid}: {reason.removeprefix('Skipped: ')}")
         if not self._reasons:
             return
         self._reporter.section("failed tests", sep="=", red=True, bold=True)
@@ -83,8 +88,8 @@ def repeat_command(nodeid: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Replace pytest's list of failures, which has no commands, by ours; other reports stay."""
-    config.option.reportchars = "sxX"
+    """Print no lists of pytest's own, which have no commands."""
+    config.option.reportchars = ""
 
 
 @pytest.hookimpl(trylast=True)
@@ -127,6 +132,6 @@ class _Listener:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self) -> Generator[None]:
-        """Print the list last, below everything that other plugins print."""
+        """Print the lists last, below everything that other plugins print."""
         yield
-        self._summary.print_failures()
+        self._summary.print_lists()

@@ -83,3 +83,4 @@ def test_passed_and_skipped_tests_are_not_listed_as_failed(output: str) -> None:
 
     assert listed.count("repeat:") == 4
     assert "1 passed, 1 skipped" in listed
+    assert "skipped test_planted.py::test_is_skipped: not here\n" in output
