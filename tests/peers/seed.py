@@ -45,12 +45,13 @@ def read_the_code() -> None:
 
 
 def wait_for_a_command(line: socket.socket) -> dict[str, Any]:
-    """Return what is to be run, in a process of its own; end when nobody can ask any more."""
+    """Return what is to be run, in a process of its own; end with all commands when the tests have ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         told, files, _, _ = socket.recv_fds(line, 1 << 20, _STREAMS + 1)
         if not told:
-            sys.exit(0)
+            # Nobody is left to end the commands that still run: the tests were killed. They are of our group.
+            os.killpg(0, signal.SIGKILL)
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             line.close()
