@@ -182,3 +182,26 @@ assert not Path(f"/proc/{pid}").exists(), pid
     assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
     assert log.stat().st_size
     assert cache_folder(os.environ).is_dir()
+
+
+def test_python_workers_run_the_same_python_whatever_the_path_names(tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o700)
+    program = (
+        "import sys; from pathlib import Path; from celeriac.pipeline.session import open_session\n"
+        "with open_session(master='local[1]', log_file=Path(sys.argv[1])) as spark:\n"
+        "    print(spark.sparkContext.parallelize([1, 2], 1).map(lambda number: number + 1).sum())\n"
+    )
+    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    variables.pop("PYSPARK_PYTHON", None)
+
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program, tmp_path / "spark.log"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout == "5\n", done.stderr

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from logging import LogRecord, getLogger
@@ -199,12 +200,14 @@ def _started(master: str, conf: dict[str, str], log_file: Path | None) -> Iterat
             _DRIVER_OPTIONS: _join_options(driver, conf.get(_DRIVER_OPTIONS)),
             _EXECUTOR_OPTIONS: _join_options(_JAVA, conf.get(_EXECUTOR_OPTIONS)),
         }
-        variables = {"JAVA_HOME": str(java.home), **({"SPARK_LOCAL_IP": _LOOPBACK} if is_local else {})}
+        variables = {"JAVA_HOME": str(java.home), **(_local_variables() if is_local else {})}
         is_well = False
         before = getsignal(SIGINT)
-        gateway = _launched(settings, variables, file, log)
+        with _variables(variables):
+            gateway = _launched(settings, file, log)
         try:
-            session = _begun(settings, gateway, master, log)
+            with _variables(variables):
+                session = _begun(settings, gateway, master, log)
             if "spark.sql.shuffle.partitions" not in conf:
                 # Small enough that one fits in the caches, and so many that none has to wait for a slow one.
                 session.conf.set(
@@ -218,6 +221,29 @@ def _started(master: str, conf: dict[str, str], log_file: Path | None) -> Iterat
                 signal(SIGINT, before)
             _end(gateway, is_well=is_well)
             (archive.keep if is_well else archive.drop)()
+
+
+def _local_variables() -> dict[str, str]:
+    return {
+        "SPARK_LOCAL_IP": _LOOPBACK,
+        # Else Spark runs the python3 of the path, which may be another one, or none.
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+    }
+
+
+@contextmanager
+def _variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _join_options(options: Sequence[str], given: str | None) -> str:
@@ -258,22 +284,14 @@ def _log4j(cache: Path) -> Path:
     return path
 
 
-def _launched(settings: Mapping[str, str], variables: Mapping[str, str], log: IO[bytes], path: Path) -> Any:
+def _launched(settings: Mapping[str, str], log: IO[bytes], path: Path) -> Any:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
     try:
         return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     except (PySparkException, OSError) as error:
         raise ImproperlyConfigured(
             f"Spark does not start: {_last_line(path) or error}; more is in {path}"
         ) from error
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _begun(settings: Mapping[str, str], gateway: Any, master: str, log: Path) -> SparkSession:
