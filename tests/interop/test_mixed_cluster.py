@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from celeriac.cli.root import app as celeriac_command
 from celeriac.errors import TaskRevoked
 from celeriac.model.events import Event
+from celeriac.programs.process import wait_until
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 from celeriac.wire.hello import decode_revoked
 from tests.fleet import OUR_APP, PATIENCE, come_true, run_all, running
@@ -170,7 +171,15 @@ def late(mixed: Mixed) -> Iterator[Late]:
 
 def revoked(mixed: Mixed, names: set[str]) -> dict[str, set[str]]:
     """Return the ids that nodes know to be revoked."""
-    answers = mixed.app.control.inspect(sorted(names), timeout=PATIENCE).revoked()
+    answers: dict[str, Any] = {}
+
+    def all_answer() -> bool:
+        missing = sorted(names - answers.keys())
+        answers.update(mixed.app.control.inspect(missing, timeout=1.0).revoked() or {})
+        return answers.keys() >= names
+
+    # On Redis a worker of Celery's says that it is ready just before it listens to commands.
+    assert wait_until(all_answer, patience=PATIENCE)
     return {name: set(answers[name]) for name in names}
 
 
