@@ -34,6 +34,8 @@ TTL = 2.0
 FAULT_EVERY, CALL_EVERY = 2.0, 0.22
 #: How long a fault lasts: from half as long as a grant to more than twice as long.
 SHORTEST, LONGEST = 1.0, 5.0
+#: How long a leader is harmed at most until another leads.
+LONGEST_ABSENCE = 30.0
 #: Who wrote as leader so recently leads. On a busy machine it may write but once in a while.
 LEADS = 1.0
 #: Far more than needed, for a busy machine.
@@ -249,8 +251,8 @@ class Storm:
             return
         one = leader if is_at_leader and leader is not None else self._random.choice(sound)
         one.is_harmed = True
-        # A leader is away for so long that it is replaced.
         seconds = self._random.uniform(2 * TTL if is_at_leader else SHORTEST, LONGEST)
+        begun_at = monotonic()
         begin(one)
         self.faults[kind] += 1
         if is_at_leader:
@@ -258,10 +260,19 @@ class Storm:
 
         def undo() -> None:
             self._calm.wait(seconds)
+            if is_at_leader:  # on a busy machine it takes longer until another leads
+                wait_until(lambda: self._is_replaced(one, since=begun_at), patience=LONGEST_ABSENCE)
             end(one)
             one.is_harmed = False
 
         self._doings.append(self._threads.submit(undo))
+
+    def _is_replaced(self, one: Candidate, *, since: float) -> bool:
+        """Say whether another has written as leader, or the storm is over."""
+        return self._calm.is_set() or any(
+            each.arrived_at > since and not each.boot.startswith(f"{one.hostname}/")
+            for each in self.sink.taken(LEASE)[-100:]
+        )
 
     def _restart(self, _: bool) -> None:
         if self._is_broker_harmed:
