@@ -10,6 +10,7 @@ NAMES = {
     "receive": "events from broker to cluster state, beside Celery's EventReceiver and State",
     "dispatch": "events from a program to a broker, beside Celery's EventDispatcher",
     "detector": "who is dead, and what it costs to know, beside the fixed window of Celery's gossip",
+    "sent": "the place of task-sent among the events of a task, beside Celery's client",
     "worker": "tasks that do nothing, from queue to result, beside Celery's worker",
     "election": "who wins an election under any order of messages, beside Celery's Gossip",
     "record": "events from a broker to the disk, and back, beside Celery's receiver and gzip JSON lines",

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -306,3 +308,26 @@ def test_flower_logs_no_error(flower: Flower) -> None:
 
     assert errors == []
     assert flower.is_alive
+
+
+_UNCLOSED_PROGRAM = """
+import sys
+from celeriac import Celeriac
+dispatcher = Celeriac(sys.argv[1], environ={}).events.Dispatcher(buffer_group=["task"])
+dispatcher.send("task-custom", uuid="t1")
+"""
+
+
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_a_program_that_ends_without_close_sends_the_events_that_it_buffered(
+    broker: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(f"{broker}_url")
+
+    with Watcher(Celeriac(url, environ={})) as watcher:
+        command = [sys.executable, "-c", _UNCLOSED_PROGRAM, url]
+        subprocess.run(command, check=True, timeout=PATIENCE)  # noqa: S603 - our own command
+        watcher.wait_for(lambda: watcher.types["task-custom"] > 0)
+
+    [event] = watcher.of_type("task-custom")
+    assert event["uuid"] == "t1"

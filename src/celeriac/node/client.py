@@ -1,7 +1,8 @@
 """Calls tasks by their names."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from celeriac.config import Settings
@@ -27,8 +28,8 @@ logger = logging.getLogger(__name__)
 class TaskClient:
     """Makes the message of each call, sends it, and gives out the result to wait for.
 
-    ``reply_to`` tells the queue where results come, empty if they are stored; ``result`` makes
-    the result of an id, and ``dispatcher`` who tells of what was sent, if the settings want that told.
+    ``reply_to`` returns the queue where results arrive, empty if they are stored; ``result`` makes
+    the result of an id, and ``dispatcher`` what publishes ``task-sent``, if the settings want these events.
     """
 
     def __init__(
@@ -74,17 +75,35 @@ class TaskClient:
         request = posting.request
         if not request.reply_to and not request.ignore_result:
             posting = posting._replace(request=request._replace(reply_to=self._reply_to()))
-        self._sender.post([posting])
+        if self._settings.task_send_sent_event and (task is None or task.send_events):
+            self._post_with_event(posting)
+        else:
+            self._sender.post([posting])
         if context is not None:
             context.children.append(ResultTree(request.id))
-        if self._settings.task_send_sent_event and (task is None or task.send_events):
-            self._tell(posting)
         return self._result(request.id)
 
-    def _tell(self, posting: Posting) -> None:
-        try:
-            fields = {"uuid": posting.request.id, **sent_fields(posting)}
-            self._dispatcher().publish("task-sent", fields)
-        except NetworkError as error:
-            # The task is sent, whoever hears of it.
-            logger.warning("That task %s was sent could not be told: %s", posting.request.id, error)
+    def _post_with_event(self, posting: Posting) -> None:
+        """Send a task, and publish ``task-sent`` right behind it.
+
+        The event leaves before the broker confirms the task, over a connection that is made first: receivers
+        stamp it on arrival, so a late one would seem to follow the worker's events.
+        """
+        task_id = posting.request.id
+        dispatcher = self._dispatcher()
+
+        def publish() -> None:
+            with _logging_lost_event(task_id):
+                dispatcher.publish("task-sent", {"uuid": task_id, **sent_fields(posting)})
+
+        with _logging_lost_event(task_id):
+            dispatcher.open()
+        self._sender.post([posting], on_published=publish)
+
+
+@contextmanager
+def _logging_lost_event(task_id: str) -> Iterator[None]:
+    try:
+        yield
+    except NetworkError as error:  # the task is sent all the same
+        logger.warning("Could not publish the task-sent event for %s: %s", task_id, error)

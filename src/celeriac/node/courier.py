@@ -71,6 +71,8 @@ class Courier:
         self.changed = Condition(Lock())
         self._link_mutex = Lock()
         self._is_online = True
+        #: Whether the first message to the exchange would leave at once.
+        self._is_prepared = False
         #: Whether the broker owes so many confirmations that senders leave their events to the keeper.
         self._is_behind = False
         self._is_stopped = False
@@ -85,6 +87,25 @@ class Courier:
             self._parents_link, self._link = self._link, self._link.clone()
             self._begin()
             self.outbox.clear()
+
+    def open(self) -> None:
+        """Connect now, so that the next message leaves at once; the keeper connects to a broker that is away.
+
+        Raises AccessRefused.
+        """
+        if self._is_prepared or not self._is_online or not self._link_mutex.acquire(blocking=False):
+            return
+        error: ConnectionLost | None = None
+        try:
+            with self._taking_back():
+                self._link.prepare(self._exchange)
+                self._is_prepared = True
+        except ConnectionLost as lost:
+            error = lost
+        finally:
+            self._link_mutex.release()
+        if error is not None:
+            self._go_offline(error)
 
     def carry(self) -> None:
         """Publish what waits, as far as that takes no time; the keeper does the rest.
@@ -221,6 +242,7 @@ class Courier:
     def _renew_link(self) -> None:
         with self.changed:
             self.outbox.put_back()
+        self._is_prepared = False
         self._link.close()
         self._link = self._link.clone()
 

@@ -1,13 +1,15 @@
 """Sends events: stamped, in order, and kept until the broker has them."""
 
+import atexit
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from threading import Condition
-from time import time
+from time import monotonic, time
 from types import TracebackType
 from typing import Final, Self
+from weakref import WeakSet
 
 import msgspec
 
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 _SILENT_DRIVERS: Final = frozenset({"sql"})
 #: A routing key of AMQP holds no more.
 _MAX_TYPE_BYTES: Final = 255
+#: Seconds that closing waits for confirmations.
+_CLOSE_TIMEOUT: Final = 5.0
 #: Fields that the dispatcher fills in by itself.
 _OURS: Final = frozenset({"type", "hostname", "utcoffset", "pid", "clock"})
 
@@ -40,6 +44,8 @@ class EventDispatcher:
     next one, with the same stamp, so that a :class:`State` which got it twice counts it once. While the
     broker is away up to ``settings.event_offline_limit`` events wait; beyond it the oldest
     go, counted in ``dropped``.
+
+    Programs that end without :meth:`close` send what is left then, within five seconds.
 
     ``connection`` says which broker; the dispatcher makes a link of its own.
     """
@@ -79,6 +85,7 @@ class EventDispatcher:
         )
         self._outbox = self._courier.outbox
         self._most_bytes = Limits().event_bytes
+        _dispatchers.add(self)
 
     @property
     def _changed(self) -> Condition:
@@ -93,6 +100,15 @@ class EventDispatcher:
     def buffered(self) -> int:
         """How many events no broker has confirmed yet."""
         return len(self._outbox)
+
+    def open(self) -> None:
+        """Connect now, so that the next event leaves at once; nothing if we are not enabled.
+
+        Events wait for a broker that is away. Raises AccessRefused if the broker does not let us in.
+        """
+        if self.enabled:
+            self._courier.check_process()
+            self._courier.open()
 
     def send(
         self,
@@ -163,7 +179,7 @@ class EventDispatcher:
         with first._changed, second._changed:  # noqa: SLF001
             self._outbox.adopt(other._outbox)  # noqa: SLF001
 
-    def close(self, timeout: float = 5.0) -> None:
+    def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
         """Send what is left, waiting up to ``timeout`` seconds, and end the link.
 
         Nothing is sent afterwards, unless the dispatcher is enabled again.
@@ -232,3 +248,15 @@ class EventDispatcher:
         with self._changed:
             put()
         self._courier.carry()
+
+
+#: Dispatchers of this process that may hold unsent events when the interpreter ends.
+_dispatchers: WeakSet[EventDispatcher] = WeakSet()
+
+
+@atexit.register
+def _close_dispatchers() -> None:
+    deadline = monotonic() + _CLOSE_TIMEOUT
+    for dispatcher in list(_dispatchers):
+        if dispatcher.buffered:
+            dispatcher.close(max(0.0, deadline - monotonic()))

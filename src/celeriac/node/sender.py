@@ -50,14 +50,23 @@ class TaskSender:
         # At the end of the program too: to leave without a word makes brokers complain.
         finalize(self, _end, self._links)
 
-    def post(self, postings: Sequence[Posting], *, timeout: float = SEND_PATIENCE) -> None:
+    def post(
+        self,
+        postings: Sequence[Posting],
+        *,
+        timeout: float = SEND_PATIENCE,
+        on_published: Callable[[], object] | None = None,
+    ) -> None:
         """Send messages in their order; on return the broker has them all.
+
+        ``on_published`` is called once, when all are written and before the broker has confirmed them.
 
         Tried again, over a fresh link, for ``timeout`` seconds while the broker cannot be reached; then
         ConnectionLost is raised. A message may arrive twice if a link was lost before the broker confirmed
         it, with the same id, and may have arrived if this raises. AccessRefused is raised at once.
         """
-        mail = _Mail([(posting, encode(posting.request)) for posting in postings], monotonic() + timeout)
+        spelled = [(posting, encode(posting.request)) for posting in postings]
+        mail = _Mail(spelled, monotonic() + timeout, on_published)
         settings = self._settings
         backoff = Backoff(base=settings.broker_retry_base, cap=settings.broker_retry_cap, random=random)
         links = self._links.get()
@@ -88,6 +97,8 @@ class TaskSender:
             chunk = mail.left[:_CHUNK]
             for posting, spelled in chunk:
                 self._publish(link, posting, spelled)
+            if len(chunk) == len(mail.left):
+                mail.report_published()
             missing = link.connection.unconfirmed(max(0.0, mail.deadline - monotonic()))
             # In their order: the last ones are missing.
             del mail.left[: len(chunk) - min(missing, len(chunk))]
@@ -121,11 +132,22 @@ def _end(links: "PerProcess[_Links]") -> None:
 
 
 class _Mail:
-    """What one call sends, and until when."""
+    """The messages of one call, its deadline, and who wants to know that they are published."""
 
-    def __init__(self, left: list[tuple[Posting, Spelled]], deadline: float) -> None:
+    def __init__(
+        self,
+        left: list[tuple[Posting, Spelled]],
+        deadline: float,
+        on_published: Callable[[], object] | None,
+    ) -> None:
         self.left = left
         self.deadline = deadline
+        self._on_published = on_published
+
+    def report_published(self) -> None:
+        report, self._on_published = self._on_published, None
+        if report is not None:
+            report()
 
 
 class _Link:

@@ -38,6 +38,9 @@ class Connection(Protocol):
     def open(self) -> None:
         """Connect now; any other call does so by itself."""
 
+    def prepare(self, exchange: Exchange) -> None:
+        """Connect and declare an exchange now, so that the first message to it leaves at once."""
+
     def publish(
         self,
         exchange: Exchange,

@@ -51,6 +51,11 @@ class KombuConnection(KombuLink):
         self._tasks: dict[str, TaskConsumer] = {}
         self._is_woken = False
 
+    def prepare(self, exchange: Exchange) -> None:
+        """Connect and declare an exchange now, so that the first message to it leaves at once."""
+        with self._translated():
+            self._publishing_channel(exchange)
+
     def publish(
         self,
         exchange: Exchange,

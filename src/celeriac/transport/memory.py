@@ -238,6 +238,10 @@ class MemoryConnection:
         """Join the broker as it is now."""
         self._joined()
 
+    def prepare(self, exchange: Exchange) -> None:  # noqa: ARG002  (nothing is declared here)
+        """Join the broker as it is now."""
+        self._joined()
+
     def publish(
         self,
         exchange: Exchange,

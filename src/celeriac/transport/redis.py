@@ -142,6 +142,10 @@ class RedisConnection(RedisConsuming):
         """Connect now; any other call does so by itself."""
         self._opened_link()
 
+    def prepare(self, exchange: Exchange) -> None:  # noqa: ARG002  (on Redis nothing is declared)
+        """Connect now, so that the first message leaves at once."""
+        self._opened_link()
+
     def publish(
         self,
         exchange: Exchange,

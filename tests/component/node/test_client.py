@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from celeriac import CallerError, Celeriac, ImproperlyConfigured, MemoryBroker
+from celeriac import AccessRefused, CallerError, Celeriac, ImproperlyConfigured, MemoryBroker
 from celeriac.programs.process import wait_until
+from celeriac.transport.memory import MemoryConnection
 
 HIDDEN = "s3cret"
 
@@ -84,6 +85,50 @@ def test_that_a_task_was_sent_is_told_if_the_settings_want_it() -> None:
         "celery",
     )
     assert (event["args"], event["hostname"]) == ("(…)", "me@here")
+    app.close()
+
+
+def test_task_sent_is_published_before_the_broker_confirms_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker()
+    app = Celeriac(broker, environ={}, task_send_sent_event=True)
+    published_at_confirmation = []
+
+    def confirm(*_: object) -> int:
+        published_at_confirmation.append([exchange for exchange, _ in broker.published])
+        return 0
+
+    monkeypatch.setattr(MemoryConnection, "unconfirmed", confirm)
+    app.send_task("shop.pay")
+
+    assert published_at_confirmation[-1] == ["", "celeryev"]
+    app.close()
+
+
+def test_the_connection_of_task_sent_is_made_before_the_task_is_published() -> None:
+    broker = MemoryBroker()
+    app = Celeriac(broker, environ={}, task_send_sent_event=True)
+    calls: list[str] = []
+    app._dispatcher.open = lambda: calls.append("open")  # type: ignore[method-assign]
+    app._sender.post = lambda *_, **__: calls.append("post")  # type: ignore[method-assign]
+
+    app.send_task("shop.pay")
+
+    assert calls == ["open", "post"]
+    app.close()
+
+
+def test_a_task_is_sent_while_its_event_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    broker = MemoryBroker()
+    app = Celeriac(broker, environ={}, task_send_sent_event=True)
+
+    def refuse() -> None:
+        raise AccessRefused("no events for you")
+
+    app._dispatcher.open = refuse  # type: ignore[method-assign]
+    app.send_task("shop.pay", task_id="t1")
+
+    assert len(published(broker)) == 1
+    assert "Could not publish the task-sent event for t1: no events for you" in caplog.text
     app.close()
 
 
