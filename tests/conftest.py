@@ -6,6 +6,7 @@ again; ``make soak`` looks for new ones.
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -19,6 +20,9 @@ settings.register_profile("dev", max_examples=100, derandomize=True, **_COMMON) 
 settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("long", max_examples=20_000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# Collection makes many objects and frees few: the collector would look at all of them again and again.
+gc.disable()
 
 # So that a claim of the contract that is false shows its values, as one in a test does.
 pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
@@ -46,10 +50,18 @@ def pytest_collection_finish() -> None:
     """Take the tests themselves out of the garbage collector's work: they stay until the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect garbage after each file: what was left open is told of that file, and not of any later one."""
+    """Clean up after each file, so that no later one depends on which files ran before it in its process.
+
+    Collecting garbage reports resources that were left open where they belong. kombu has one broker in memory
+    for the whole process, where an exchange that one file declared would stay for all others.
+    """
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
+        if memory := sys.modules.get("kombu.transport.memory"):
+            memory.Transport.global_state.clear()
+            memory.Channel.queues.clear()
