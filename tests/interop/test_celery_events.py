@@ -171,9 +171,10 @@ def test_a_task_that_was_retried_knows_how_often(story: Story) -> None:
 def test_every_task_has_the_worker_and_the_client_that_celerys_monitor_names(story: Story) -> None:
     celery = {task_id: (task["worker"], task["client"]) for task_id, task in story.celery["tasks"].items()}
     # Celery: its monitor names the client whose task-sent arrived last. Those of a retried task come from
-    # several processes of the worker, over a connection each, so in any order; ours goes by timestamp.
+    # several processes of the worker, each after it has published the task: the events of two attempts can
+    # have any order of arrival, and of timestamps. The client of the last attempt counts.
     sent = [event for event in story.watcher.events if isinstance(event, Sent)]
-    for event in sorted(sent, key=attrgetter("timestamp")):
+    for event in sorted(sent, key=attrgetter("retries", "timestamp")):
         if event.uuid in story.ids["is retried"]:
             celery[event.uuid] = (celery[event.uuid][0], event.hostname)
 

@@ -1,12 +1,13 @@
 """Distribution of test files over the processes of a parallel run, longest first.
 
 A file stays in one process, so that its fixtures are made once; files that share something expensive (a
-Java with Spark) stay together. Processes take the longest file that is left, so that none begins a file of a
-minute when the others are done. ``make durations`` measures the files again; one without a measurement
-counts as short.
+Java with Spark, a RabbitMQ that tests kill) stay together. Processes take the longest file that is left, so
+that none begins a file of a minute when the others are done. ``make durations`` measures the files again; one
+without a measurement counts as short.
 """
 
 import json
+import re
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ DURATIONS: Final = Path(__file__).with_name("durations.json")
 _SPARK: Final = "tests/spark/"
 #: This one starts processes of its own, which is nothing to share.
 _APART: Final = "tests/spark/test_dead_java.py"
+#: The files that name this fixture share a process: each start of its RabbitMQ takes three CPU seconds.
+_HURT_RABBIT: Final = re.compile("hurt_rabbit|rabbit_to_hurt")
 #: Files below this many seconds are not worth a line.
 _LEAST_SECONDS: Final = 1.0
 
@@ -28,7 +31,19 @@ _LEAST_SECONDS: Final = 1.0
 def group_of(nodeid: str) -> str:
     """Return the group of a test: tests of one group run in one process, in order."""
     file = nodeid.partition("::")[0]
+    if file in _files_that_hurt_rabbit():
+        return _HURT_RABBIT.pattern
     return _SPARK if file.startswith(_SPARK) and file != _APART else file
+
+
+@cache
+def _files_that_hurt_rabbit() -> frozenset[str]:
+    tests = DURATIONS.parents[1]
+    return frozenset(
+        path.relative_to(tests.parent).as_posix()
+        for path in tests.rglob("test_*.py")
+        if _HURT_RABBIT.search(path.read_text())
+    )
 
 
 @cache

@@ -52,7 +52,7 @@ def test_json_is_not_taken_for_packed() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_would_grow_beyond_the_limit_is_unpacked_no_further(method: str) -> None:
-    packed = pack(b" " * 50_000_000, method)
+    packed = pack(b" " * 5_000_000, method)
 
     body = unpack(packed, max_bytes=1000)
 
@@ -76,7 +76,7 @@ def test_what_is_damaged_is_refused(method: str, harm: Any) -> None:
 
 
 def test_lzma_that_asks_for_much_memory_is_refused() -> None:
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**30}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**30}]
     greedy = MARK + b"application/x-lzma\x00" + lzma.compress(DOCUMENT, filters=filters)
 
     assert "damaged" in refusal(greedy)
