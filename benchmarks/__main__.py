@@ -7,6 +7,7 @@ from benchmarks.report import show
 
 NAMES = {
     "fold": "events to cluster state, beside Celery's State",
+    "newest": "the newest tasks of a state while events come in, beside Celery's State",
     "receive": "events from broker to cluster state, beside Celery's EventReceiver and State",
     "dispatch": "events from a program to a broker, beside Celery's EventDispatcher",
     "detector": "who is dead, and what it costs to know, beside the fixed window of Celery's gossip",

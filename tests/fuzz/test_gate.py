@@ -30,7 +30,7 @@ FIELDS = sorted({name for event in BASES for name in event})
 ATTRIBUTES = [
     "extra", "group", "subject", "event", "id", "alive", "state", "history", "facts", "latest", "host",
     "children", "parent", "heartbeats", "status_string", "heartbeat_expires", "has_left", "cluster_state",
-    "_facts", "_now", "__class__", "__dict__", "__slots__", "local_received", "client_clock",
+    "_facts", "_now", "__class__", "__dict__", "__slots__", "local_received", "local_clock", "client_clock",
 ]  # fmt: skip
 #: Pieces of bytes that a reader of JSON may stumble over.
 TOKENS = [
@@ -272,7 +272,7 @@ def test_the_state_stays_within_its_bounds(events: list[Fields], messages: list[
     assert all(len(known.heartbeats) <= 4 for known in state.workers.values())
     assert all(len(task.history) <= sum(CAPS.values()) for task in tasks_of(state))
     assert len(gate.quarantine) <= gate.limits.quarantine
-    assert set(gate.mended) <= {*FIELDS, "local_received", "client_clock"}
+    assert set(gate.mended) <= {*FIELDS, "local_received", "local_clock", "client_clock"}
     assert set(gate.refused) <= {
         "type", "hostname", "uuid", "json", "not-json", "not-an-event", "items", "integer", "depth", "batch",
         "event-size", "body-size",

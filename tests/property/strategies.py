@@ -31,6 +31,8 @@ _SENDERS: dict[str, st.SearchStrategy[Any]] = {
     "clock": st.sampled_from((0, 1, 2, 3, 5000)),
     "hostname": st.sampled_from(("a@x", "b@x", "ü@x")),
     "pid": st.sampled_from((0, 1, 2)),
+    # What a receiver gives to an event without a clock.
+    "local_clock": st.sampled_from((None, 2, 4)),
 }
 _TEXT = st.sampled_from((None, "x", "y"))
 _EXTRA = st.sampled_from((None, Extra(n=1), Extra(n=2)))

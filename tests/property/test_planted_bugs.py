@@ -5,7 +5,7 @@ monitors have had.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from celeriac.core import facts, history, order, state, task
 from celeriac.core.clock import CEILING, LamportClock
 from celeriac.core.history import History, retries_of
+from celeriac.core.ranking import Ranking, rank
 from celeriac.core.state import ClusterState
 from celeriac.model.events import Custom, Event, Received, Retried, Sent, Started, TaskEvent
 from celeriac.wire import event as wire_event
@@ -88,6 +89,11 @@ def count_one_retry_short(received: Received, retries: list[Retried]) -> bool:
     return len(retries) >= received.retries > 0
 
 
+def key_with_the_receivers_clock(event: TaskEvent) -> order.TaskKey:
+    """Take one event with two stamps of receivers for two events."""
+    return (*order.task_key(event), event.display_clock)  # type: ignore[return-value]
+
+
 def follows_closely(start: Started, receipt: Received) -> bool:
     """Trust the clocks of one process only when they are close."""
     return receipt.clock < start.clock < receipt.clock + 5
@@ -146,10 +152,9 @@ def forget_without_the_parent(self: ClusterState, uuid: str) -> None:
     del self.tasks[uuid]
 
 
-def limit_first(tasks: Any, limit: int | None, *, newest_first: bool) -> Iterator[tuple[str, task.Task]]:
+def limit_first(self: Ranking, limit: int) -> list[task.Task]:
     """Cut the list before it is sorted."""
-    some = list(tasks)[:limit]
-    return iter([(t.uuid, t) for t in sorted(some, key=state._by_time, reverse=newest_first)])
+    return sorted(list(self._tasks.values())[:limit], key=rank, reverse=self._newest_first)
 
 
 def describe_once(self: task.Task, event: Sent | Received, past: History) -> None:
@@ -219,6 +224,12 @@ PLANTED: dict[ModuleType, list[tuple[str, object, str, object]]] = {
     ],
     test_state: [
         ("the_picture_does_not_depend_on_the_order_of_arrival", task.Task, "_describe", describe_once),
+        (
+            "clocks_of_receivers_change_the_display_order_only",
+            history,
+            "task_key",
+            key_with_the_receivers_clock,
+        ),
         ("what_lists_are_filtered_by_is_what_the_facts_say", task.Task, "_describe", describe_once),
         (
             "filters_follow_an_event_that_replaces_another",
@@ -233,7 +244,7 @@ PLANTED: dict[ModuleType, list[tuple[str, object, str, object]]] = {
             forget_without_the_parent,
         ),
         ("the_tasks_kept_are_those_last_heard_of", state, "OrderedDict", KeepsInsertionOrder),
-        ("a_limit_gives_the_beginning_of_the_whole_list", state, "_in_order", limit_first),
+        ("a_limit_gives_the_beginning_of_the_whole_list", Ranking, "_read", limit_first),
         ("clearing_forgets_what_it_says", state, "READY_STATES", frozenset({"SUCCESS", "FAILURE"})),
     ],
 }

@@ -5,6 +5,7 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from celeriac import State
 from celeriac.core import facts
@@ -62,6 +63,17 @@ def test_the_picture_does_not_depend_on_the_order_of_arrival(events: Events, ran
     assert one.keys() == other.keys()
     for uuid, seen in one.items():
         assert seen == other[uuid]
+
+
+@COSTLY
+@given(clusters)
+def test_clocks_of_receivers_change_the_display_order_only(events: Events) -> None:
+    other_receiver = [replace(event, local_clock=number) for number, event in enumerate(events)]
+
+    one, other = picture(state_of(events)), picture(state_of(other_receiver))
+
+    for uuid, seen in one.items():
+        assert seen | {"latest": None} == other[uuid] | {"latest": None}
 
 
 def check_filters(events: Events) -> None:

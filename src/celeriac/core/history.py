@@ -139,8 +139,8 @@ def _content(event: TaskEvent) -> tuple[bytes, bytes, int]:
     whether an event was stripped before it met its double.
     """
     clock = NO_CLOCK if isinstance(event, Sent) else event.clock
-    said = replace(event, clock=clock, local_received=None)
-    return json.encode(_strip(said), order="sorted"), json.encode(said, order="sorted"), event.clock
+    said = replace(event, clock=clock, local_received=None, local_clock=None)
+    return json.encode(_strip(said), order="sorted"), json.encode(said, order="sorted"), event.display_clock
 
 
 def _compact(history: History, event: TaskEvent) -> History:

@@ -6,9 +6,6 @@ of one task: by timestamp, because a task hops between workers without carrying
 a clock along. Both are strict and total.
 """
 
-from collections.abc import Callable
-from operator import attrgetter
-
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Event, Sent, TaskEvent
 
@@ -18,9 +15,13 @@ DisplayKey = tuple[int, float, str, int]
 TaskKey = tuple[float, int, str, int, str, int]
 
 
-#: Order events by clock, then timestamp, then sender. Events without a valid clock have the
-#: clock 0, so they form a bucket of their own before all others, ordered by timestamp.
-display_key: Callable[[Event], DisplayKey] = attrgetter("clock", "timestamp", "hostname", "pid")
+def display_key(event: Event) -> DisplayKey:
+    """Order events by clock, then timestamp, then sender.
+
+    An event without a clock has the place that its receiver's clock gives it. Out of the log it has the
+    clock 0, and comes before all events with a clock.
+    """
+    return (event.display_clock, event.timestamp, event.hostname, event.pid)
 
 
 def task_key(event: TaskEvent) -> TaskKey:
@@ -28,7 +29,8 @@ def task_key(event: TaskEvent) -> TaskKey:
 
     Two events with equal keys are one event delivered twice.
     """
-    # Celery: each receiver overwrites the clock of task-sent with its own.
+    # Celery: each receiver overwrites the clock of task-sent with its own. The clock that a receiver gives to
+    # an event without one is not part of the key either: two receipts of one event differ in it.
     clock = NO_CLOCK if isinstance(event, Sent) else event.clock
     retries: int = getattr(event, "retries", 0)
     return (event.timestamp, clock, event.hostname, event.pid, event.subject, retries)

@@ -3,18 +3,17 @@
 from collections import OrderedDict, deque
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import AbstractContextManager, nullcontext
-from heapq import nlargest, nsmallest
+from functools import lru_cache
 from operator import attrgetter
 from sys import intern
 from typing import Final
 
 from msgspec.structs import force_setattr
 
-from celeriac.core.order import DisplayKey, display_key
+from celeriac.core.ranking import Ranking, rank
 from celeriac.core.task import Task
 from celeriac.core.worker import Worker
 from celeriac.errors import CallerError
-from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import TASK_EVENTS, Event, Gap, Received, Sent, TaskEvent, WorkerEvent
 from celeriac.model.states import READY_STATES
 
@@ -23,18 +22,28 @@ __all__ = ["ClusterState"]
 #: Gaps that are remembered: a day with one every quarter of an hour.
 MAX_GAPS: Final = 100
 
-_NEVER: DisplayKey = (NO_CLOCK, 0.0, "", 0)
+#: The longest list of tasks that is kept between calls; a longer one is made from all tasks.
+MAX_LIMIT: Final = 1000
+#: How many kinds of lists are kept between calls.
+MAX_RANKINGS: Final = 32
+
+_Attribute = Callable[[Task], str | None]
+_Listed = Iterator[tuple[str, Task]]
 
 
 class TaskView(Mapping[str, set[Task]]):
     """Tasks by one of their attributes: ``view[key]`` as a set, ``view(key)`` newest first.
 
-    Made anew from all tasks each time it is asked. A key that no task has gives an empty set.
+    A set is made from all tasks each time; a list with a limit is kept between calls. A key that no task
+    has gives an empty set.
     """
 
-    def __init__(self, state: "ClusterState", attribute: Callable[[Task], str | None]) -> None:
+    def __init__(
+        self, state: "ClusterState", attribute: _Attribute, in_order: Callable[..., _Listed]
+    ) -> None:
         self._state = state
         self._attribute = attribute
+        self._in_order = in_order
 
     def __getitem__(self, key: str) -> set[Task]:
         return {task for task in self._state.all_tasks() if self._attribute(task) == key}
@@ -60,7 +69,7 @@ class TaskView(Mapping[str, set[Task]]):
         self, key: str, limit: int | None = None, reverse: bool = True
     ) -> Iterator[tuple[str, Task]]:
         """Yield ``(uuid, task)`` in display order, the newest first unless ``reverse`` is false."""
-        return _in_order(self[key], limit, newest_first=reverse)
+        return self._in_order(limit, newest_first=reverse, attribute=self._attribute, key=key)
 
     def _grouped(self) -> dict[str, set[Task]]:
         groups: dict[str, set[Task]] = {}
@@ -114,8 +123,9 @@ class ClusterState:
         self.gaps: deque[Gap] = deque(maxlen=MAX_GAPS)
         #: The ids of the tasks in memory by the task that sent them, itself in memory or not.
         self._children: dict[str, set[str]] = {}
-        self.tasks_by_type = TaskView(self, attrgetter("name"))
-        self.tasks_by_worker = TaskView(self, attrgetter("host"))
+        self._ranking = lru_cache(MAX_RANKINGS)(self._make_ranking)
+        self.tasks_by_type = TaskView(self, attrgetter("name"), self._in_order)
+        self.tasks_by_worker = TaskView(self, attrgetter("host"), self._in_order)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: events={self.event_count} tasks={self.task_count}>"
@@ -150,7 +160,7 @@ class ClusterState:
 
     def tasks_by_time(self, limit: int | None = None, reverse: bool = True) -> Iterator[tuple[str, Task]]:
         """Yield ``(uuid, task)`` in display order, the newest first unless ``reverse`` is false."""
-        return _in_order(self.all_tasks(), limit, newest_first=reverse)
+        return self._in_order(limit, newest_first=reverse)
 
     tasks_by_timestamp = tasks_by_time
 
@@ -173,6 +183,34 @@ class ClusterState:
         """Return how many tasks in memory the task ``uuid`` sent."""
         with self._lock:
             return len(self._children.get(uuid, ()))
+
+    def _in_order(
+        self,
+        limit: int | None,
+        *,
+        newest_first: bool,
+        attribute: _Attribute | None = None,
+        key: str | None = None,
+    ) -> _Listed:
+        """Return ``(uuid, task)`` in display order, of all tasks or of those with this value of an attribute.
+
+        Up to a limit of :data:`MAX_LIMIT` a call looks only at the tasks that changed since the previous one.
+        """
+        if limit is None or limit > MAX_LIMIT:
+            tasks = self.all_tasks()
+            if attribute is not None:
+                tasks = [task for task in tasks if attribute(task) == key]
+            tasks.sort(key=rank, reverse=newest_first)
+            tasks = tasks[:limit]
+        else:
+            with self._lock:
+                tasks = self._ranking(bool(newest_first), attribute, key).first(max(0, limit))
+        return ((task.uuid, task) for task in tasks)
+
+    def _make_ranking(self, newest_first: bool, attribute: _Attribute | None, key: str | None) -> Ranking:
+        if attribute is None:
+            return Ranking(self.tasks, newest_first=newest_first)
+        return Ranking(self.tasks, newest_first=newest_first, accepts=lambda task: attribute(task) == key)
 
     # -- what people do
 
@@ -223,13 +261,6 @@ class ClusterState:
 
     def _apply_task(self, event: TaskEvent, received_at: float | None) -> tuple[Task, bool]:
         uuid, hostname = event.uuid, event.hostname
-        task = self.tasks.get(uuid)
-        created = task is None
-        if task is None:
-            task = self._add_task(uuid)
-        else:
-            self.tasks.move_to_end(uuid)
-            force_setattr(event, "uuid", task.uuid)
         if type(event) is Sent:
             force_setattr(event, "hostname", intern(hostname))
         else:
@@ -237,6 +268,14 @@ class ClusterState:
             worker.own(event, received_at)
             if type(event) is Received:
                 self.task_count += 1
+        task = self.tasks.get(uuid)
+        created = task is None
+        if task is None:
+            task = self._add_task(uuid)
+        else:
+            self.tasks.move_to_end(uuid)
+            force_setattr(event, "uuid", task.uuid)
+        # Rankings rely on this order of ``tasks``: call nobody until the task has its event.
         self._heard += 1
         task.heard = self._heard
         parent, past = task.parent_link, task.history
@@ -248,9 +287,10 @@ class ClusterState:
         return task, created
 
     def _add_task(self, uuid: str) -> Task:
-        task = self.tasks[uuid] = Task(uuid, self)
-        if len(self.tasks) > self.max_tasks_in_memory:
+        if len(self.tasks) >= self.max_tasks_in_memory:
             self._forget(next(iter(self.tasks)))
+        task = Task(uuid, self)
+        self.tasks[uuid] = task
         return task
 
     def _forget(self, uuid: str) -> None:
@@ -298,16 +338,3 @@ class ClusterState:
         if worker.is_member and (is_restart or not was_member) and self.on_node_join is not None:
             self.on_node_join(worker)
         return worker, created
-
-
-def _by_time(task: Task) -> tuple[DisplayKey, str]:
-    """Order tasks by their latest events, and those that tie by their ids."""
-    return (display_key(task.latest) if task.latest is not None else _NEVER, task.uuid)
-
-
-def _in_order(tasks: Iterable[Task], limit: int | None, *, newest_first: bool) -> Iterator[tuple[str, Task]]:
-    if limit is None:
-        ordered = sorted(tasks, key=_by_time, reverse=newest_first)
-    else:
-        ordered = (nlargest if newest_first else nsmallest)(limit, tasks, key=_by_time)
-    return ((task.uuid, task) for task in ordered)

@@ -107,7 +107,7 @@ class Task:
     ) -> Task:
         """Return a task that has these events, as if they had come one by one."""
         task = cls(uuid, cluster_state)
-        task.history, task.latest = past, latest
+        task.history, task.latest = past, latest or max(past, key=display_key)
         names = {event.name for event in past if isinstance(event, Described)}
         hosts = {event.hostname: event.hostname for event in past if type(event) is not Sent}
         task._name = names.pop() if len(names) == 1 else _SEVERAL if names else None
@@ -124,8 +124,8 @@ class Task:
             self.history = history.add(past, event)
         if (
             latest is None
-            or event.clock > latest.clock
-            or (event.clock == latest.clock and display_key(event) > display_key(latest))
+            or event.clock > latest.clock > NO_CLOCK  # the usual case: no call
+            or (not NO_CLOCK < event.clock < latest.clock and display_key(event) > display_key(latest))
         ):
             self.latest = event
         if event.hostname is not self._host and kind is not Sent:
@@ -194,7 +194,7 @@ class Task:
 
     @property
     def clock(self) -> int:
-        """The Lamport clock of the event that gave it its state."""
+        """The Lamport clock of the event that gave it its state, as its sender stamped it; 0 without one."""
         decided_by = self.facts.decided_by
         return NO_CLOCK if decided_by is None else decided_by.clock
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta, Struct
 
-from celeriac.model.clock import MAX_CLOCK
+from celeriac.model.clock import MAX_CLOCK, NO_CLOCK
 
 __all__ = [
     "EVENT_CLASSES",
@@ -58,7 +58,7 @@ Load = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 #: Fields of records that are not fields of the wire.
-_OURS: Final = frozenset({"extra", "group", "subject"})
+_OURS: Final = frozenset({"extra", "group", "local_clock", "subject"})
 
 
 class Extra(dict[str, object]):
@@ -84,6 +84,8 @@ class Event(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=T
     utcoffset: UtcOffset = 0
     #: When the receiver got it, if it is a receiver that wrote it in. A million tasks do without.
     local_received: Timestamp | None = None
+    #: The receiver's Lamport clock at receipt, of an event without a clock of its own; else None.
+    local_clock: Clock | None = None
     extra: Extra | None = None
 
     @property
@@ -91,11 +93,18 @@ class Event(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=T
         """The type as on the wire: ``task-started``."""
         return f"{self.group}-{self.subject}" if self.subject else self.group
 
+    @property
+    def display_clock(self) -> int:
+        """The sender's clock; without one, the receiver's clock at receipt; 0 without both."""
+        return self.clock or self.local_clock or NO_CLOCK
+
     # Programs written for Celery's receiver take events for dicts: to read one like that works too.
 
     def __getitem__(self, name: str) -> object:
         if name == "type":
             return self.type
+        if name == "clock":  # Celery: its receiver stamps events that have none.
+            return self.display_clock
         if self.extra is not None and name in self.extra:
             return self.extra[name]
         value = getattr(self, name, None) if name in self.__struct_fields__ else None

@@ -9,11 +9,13 @@ from celeriac.config import Settings
 from celeriac.core.clock import LamportClock
 from celeriac.errors import ConnectionLost
 from celeriac.model.events import Event
+from celeriac.node.clock import SharedClock
 from celeriac.node.identity import anonymous_name
 from celeriac.node.reception import Reception
 from celeriac.node.state import State
+from celeriac.transport.accept import accept_connection
 from celeriac.transport.aio import AsyncConnection
-from celeriac.transport.base import Connection
+from celeriac.transport.base import AnyConnection
 from celeriac.wire.event import Gate
 from celeriac.wire.names import ALL_EVENTS
 
@@ -31,10 +33,10 @@ class AsyncEventReceiver:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: AnyConnection,
         *,
-        settings: Settings,
-        clock: LamportClock,
+        settings: Settings | None = None,
+        clock: LamportClock | None = None,
         routing_key: str = ALL_EVENTS,
         node_id: str | None = None,
         hostname: str | None = None,
@@ -43,12 +45,12 @@ class AsyncEventReceiver:
         wakeup: bool = True,
     ) -> None:
         self.gate = gate or Gate()
-        self._connection = connection
+        self._connection, settings = accept_connection(connection, settings)
         self._link: AsyncConnection | None = None
         self._wakeup = wakeup
         self._reception = Reception(
             settings=settings,
-            clock=clock,
+            clock=clock or SharedClock(),
             hostname=hostname or anonymous_name(),
             gate=self.gate,
             state=state,

@@ -10,10 +10,12 @@ from celeriac.config import Settings
 from celeriac.core.clock import CLIENT_CLOCK_SKEW, LamportClock
 from celeriac.errors import ConnectionLost
 from celeriac.model.events import Event
+from celeriac.node.clock import SharedClock
 from celeriac.node.identity import anonymous_name
 from celeriac.node.reception import Reception
 from celeriac.node.state import State
-from celeriac.transport.base import Connection
+from celeriac.transport.accept import accept_connection
+from celeriac.transport.base import AnyConnection, Connection
 from celeriac.wire.event import Gate
 from celeriac.wire.names import ALL_EVENTS
 
@@ -38,17 +40,19 @@ class EventReceiver:
     A ``state`` is brought up to date before any handler sees the event; that is quicker than to
     make ``state.event`` a handler.
 
-    ``connection`` says which broker; the receiver makes links of its own. Between two calls of
-    :meth:`capture` it stays subscribed, until :meth:`close`.
+    ``connection`` names the broker, and may be a ``kombu.Connection``; the receiver makes connections of its
+    own. Without ``settings`` it uses those of the connection, which are those of its app, or the defaults;
+    without a ``clock`` it has its own. Between two calls of :meth:`capture` it stays subscribed, until
+    :meth:`close`.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: AnyConnection,
         handlers: Mapping[str, Handler] | None = None,
         *,
-        settings: Settings,
-        clock: LamportClock,
+        settings: Settings | None = None,
+        clock: LamportClock | None = None,
         routing_key: str = ALL_EVENTS,
         node_id: str | None = None,
         hostname: str | None = None,
@@ -59,10 +63,17 @@ class EventReceiver:
         #: Called with all events that came at once, where there are no handlers.
         self.on_events: Callable[[list[Event]], object] | None = None
         self.gate = gate or Gate()
-        self._connection = connection
+        #: The logical clock, which moves past each event, and its two moves.
+        self.clock = clock = clock or SharedClock()
+        self.adjust_clock = clock.adjust
+        self.forward_clock = clock.forward
+        #: Set to True to end the running capture and every later one. Only the program sets it back.
+        # Plain flags: a signal handler that sets an Event can wait for the thread that it interrupts.
+        self.should_stop = False
+        #: Ends one capture: set by ``stop()``, cleared by the capture that returns.
+        self._stop_requested = False
+        self._connection, settings = accept_connection(connection, settings)
         self._link: Connection | None = None
-        # A plain flag: a signal handler that set an Event could wait for the very thread it interrupts.
-        self._is_stopping = False
         self._reception = Reception(
             settings=settings,
             clock=clock,
@@ -88,8 +99,8 @@ class EventReceiver:
         """When the last message came before the link was lost, by our clock; None if there is a link."""
         return self._reception.heard_at if self._reception.is_interrupted else None
 
-    def capture(self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True) -> None:
-        """Handle events until ``limit`` of them have come, or :meth:`stop` is called.
+    def capture(self, limit: int | None = None, timeout: float | None = None, wakeup: bool = True) -> None:
+        """Handle events until ``limit`` of them have come, :meth:`stop` is called or ``should_stop`` is set.
 
         Raises TimeoutError when none came for ``timeout`` seconds, and ConnectionLost when the broker
         cannot be reached at the start; a link that is lost later is made again by itself. With
@@ -108,10 +119,11 @@ class EventReceiver:
                 left -= 1
                 self.process(waiting.popleft())
             if left <= 0:
-                return
+                break
+        self._stop_requested = False
 
     def itercapture(
-        self, limit: int | None = None, timeout: float | None = None, *, wakeup: bool = True
+        self, limit: int | None = None, timeout: float | None = None, wakeup: bool = True
     ) -> Iterator[Event]:
         """Handle events as :meth:`capture` does, and give each one out."""
         waiting = self._reception.waiting
@@ -123,7 +135,8 @@ class EventReceiver:
                 self.process(event)
                 yield event
             if left <= 0:
-                return
+                break
+        self._stop_requested = False
 
     def _messages(self, timeout: float | None, *, wakeup: bool) -> Iterator[None]:
         """Receive until told to stop, and pause whenever events wait."""
@@ -142,7 +155,18 @@ class EventReceiver:
             if left <= 0:
                 raise TimeoutError(f"no event came for {timeout:g} seconds")
             self._drain(min(left, _SLICE), wakeup=wakeup)
-        self._is_stopping = False
+
+    def event_from_message(
+        self, body: Mapping[str, object], localize: bool | None = None
+    ) -> tuple[str, Event]:
+        """Read the decoded body of one event as a received one; return its type and the event.
+
+        The clock moves, and the event gets its time of receipt; no handler is called, and no state changes.
+        With ``localize`` its timestamp moves to our time zone; None leaves that to the setting
+        ``event_localize``. Raises CallerError for a body that is no event.
+        """
+        event = self._reception.read_body(body, localize=localize)
+        return event.type, event
 
     def process(self, event: Event) -> None:
         """Hand one event to its handler."""
@@ -156,12 +180,12 @@ class EventReceiver:
             self._wake(link)
 
     def stop(self) -> None:
-        """Let :meth:`capture` return soon, or the next one if none is running.
+        """End one capture soon: the running one, or the next one if none is running.
 
-        What was received and not handled yet is handled by the capture after it. Safe to call from
+        The capture after it handles the events that were received and not handled yet. Safe to call from
         another thread or a signal handler.
         """
-        self._is_stopping = True
+        self._stop_requested = True
 
     def close(self) -> None:
         """End the link. What was received and not handled yet is handled by the next capture."""
@@ -178,6 +202,10 @@ class EventReceiver:
         self.close()
 
     # -- the link
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self.should_stop or self._stop_requested
 
     def _drain(self, patience: float, *, wakeup: bool) -> None:
         """Receive what is there, waiting for it; make the link again if it is lost."""

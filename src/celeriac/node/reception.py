@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from random import SystemRandom
 from time import time
 from uuid import uuid4
@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
 from celeriac.core.clock import LamportClock
-from celeriac.errors import PeerError
+from celeriac.errors import CallerError, PeerError
 from celeriac.model.clock import NO_CLOCK
 from celeriac.model.events import Event, Gap, Sent
 from celeriac.model.message import Exchange, Message, Queue
@@ -113,6 +113,23 @@ class Reception:
         self._stamp(events, received_at)
         return events
 
+    def read_body(self, body: Mapping[str, object], *, localize: bool | None = None) -> Event:
+        """Return the event of a decoded body, stamped with its receipt. Raises CallerError for other bodies.
+
+        With ``localize`` the timestamp moves to our time zone; None leaves that to the settings.
+        """
+        received_at = self._now()
+        is_mapping = isinstance(body, Mapping)
+        converted = self.gate.convert({**body, "local_received": received_at} if is_mapping else body)
+        if converted is None:
+            raise CallerError(
+                "event_from_message takes the decoded body of one event, a dict with a type, a hostname and, "
+                "for a task event, a uuid. This body was refused: gate.refused counts the reason"
+            )
+        event, _ = converted
+        self._stamp([event], received_at, localize=localize)
+        return event
+
     def lose(self, error: Exception) -> float:
         """Note that there is no link, and return how long to wait; the first reason counts."""
         if self._lost_because is None:
@@ -134,10 +151,11 @@ class Reception:
         self._lost_because, self.heard_at = None, now
         self.backoff.reset()
 
-    def _stamp(self, events: list[Event], received_at: float) -> None:
+    def _stamp(self, events: Sequence[Event], received_at: float, *, localize: bool | None = None) -> None:
         """Write our side of the receipt into events, and move the clock past the message."""
         # A message is one receipt, however many events are in it.
         highest, peer, client_stamp = NO_CLOCK, "", None
+        without_clock: list[Event] = []
         for event in events:
             force_setattr(event, "local_received", received_at)
             if type(event) is Sent:
@@ -148,11 +166,16 @@ class Reception:
                 force_setattr(event, "clock", client_stamp)
             elif event.clock > highest:
                 highest, peer = event.clock, event.hostname
+            elif event.clock == NO_CLOCK:
+                without_clock.append(event)
         if highest != NO_CLOCK:
             self.clock.receive(highest, peer=peer)
-        elif client_stamp is None:
+        elif client_stamp is None and not without_clock:
             self.clock.forward()
-        if self._settings.event_localize:
+        for event in without_clock:
+            # Celery: it writes this into ``clock``. Beside it, no rule takes it for the clock of the sender.
+            force_setattr(event, "local_clock", self.clock.forward())
+        if self._settings.event_localize if localize is None else localize:
             own = hours_west()
             for event in events:
                 shifted = event.timestamp - (event.utcoffset - own) * 3600

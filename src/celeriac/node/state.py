@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
 from time import time
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from celeriac.core.state import ClusterState
 from celeriac.core.task import Task
@@ -63,6 +63,9 @@ class State(ClusterState):
 
     def event(self, event: Event | Mapping[str, Any]) -> tuple[tuple[Task | Worker, bool], str] | None:
         """Take one event, a record or a dict.
+
+        Pass an event that a receiver gives, not ``dict(event)``: in the dict the receiver's clock stands for
+        the clock of an event without one, so two receivers' copies count as two events.
 
         Returns ``((task or worker, whether it is new), subject)``; None for an event that
         is about neither, or that cannot be taken.
@@ -153,6 +156,9 @@ class State(ClusterState):
         except CallerError as error:
             raise DiskError(f"{shown(url)} holds what no state can have been: {error}") from None
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Cannot pickle a State. Use state.save(path) and State().restore(path).")
 
     def _default_redactor(self) -> "Redactor":
         from celeriac.core.redaction import Redactor  # noqa: PLC0415 - only who writes needs it

@@ -197,8 +197,13 @@ def _gaps(rows: pa.RecordBatch) -> list[Event]:
 
 
 def _records(kind: type[Event], rows: pa.RecordBatch, **given: str) -> list[Event]:
-    columns = [_field(name, rows, given) for name in kind.__struct_fields__]
+    columns = [_field(name, rows, given) for name in _select_logged_fields(kind)]
     return _BUILDERS[kind](zip(*columns, strict=True))
+
+
+def _select_logged_fields(kind: type[Event]) -> list[str]:
+    """Return the fields of a record that a log holds: a clock that a receiver gave is not among them."""
+    return [name for name in kind.__struct_fields__ if name != "local_clock"]
 
 
 def _field(name: str, rows: pa.RecordBatch, given: dict[str, str]) -> Iterable[Any]:
@@ -219,7 +224,7 @@ def _builder(kind: type[Event]) -> Callable[[Iterable[tuple[Any, ...]]], list[Ev
     It is written out with the names of the fields, as a dataclass writes its own: to hand each
     record a dict takes six times as long, and this is what the speed of a replay comes down to.
     """
-    names = kind.__struct_fields__
+    names = _select_logged_fields(kind)
     given = ", ".join(f"{name}={name}" for name in names)
     source = f"lambda rows: [kind({given}) for {', '.join(names)} in rows]"
     builder: Callable[[Iterable[tuple[Any, ...]]], list[Event]] = eval(source, {"kind": kind})  # noqa: S307 - of our own names alone

@@ -80,8 +80,8 @@ def clean_text(text: str) -> str:
 def task_news(past: History, redactor: Redactor | None) -> TaskNews:
     """Return what is to be stored of the events of a task, without what is secret in them."""
     told = [event.local_received for event in past if event.local_received is not None]
-    # When an event came differs from one receiver to the next. It is kept once, beside them.
-    bare = (event if event.local_received is None else replace(event, local_received=None) for event in past)
+    # The receipt of an event differs from one receiver to the next. Its time is kept once, for all events.
+    bare = (replace(event, local_received=None, local_clock=None) for event in past)
     kept = tuple(bare if redactor is None else _redacted(bare, redactor, facts.read(past).name))
     if not _is_clean(kept):
         kept = history.merge((), tuple(_clean(event) for event in kept))

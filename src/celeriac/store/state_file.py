@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DamagedState", "decode_state", "encode_state", "read_state", "shown", "write_state"]
 
-_VERSION: Final = 1
+#: Version 2 has the receiver's clock of each event. Version 1 is read too.
+_VERSION: Final = 2
 _FORMAT: Final = "celeriac-state"
 #: What each file of ours begins with, of whatever version.
 _MARK: Final = f'{{"format":"{_FORMAT}",'.encode()

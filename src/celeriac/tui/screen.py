@@ -53,7 +53,8 @@ class Lookout(Screen[None]):
         self._is_due = True
         if not self._is_looking and self.is_mounted:
             self._is_looking = True
-            self.run_worker(self._keep_looking())
+            # Not a coroutine: nobody would await it if the app ended before the worker started.
+            self.run_worker(self._keep_looking)  # type: ignore[arg-type]  # Textual's types cannot be inferred
 
     async def _keep_looking(self) -> None:
         try:

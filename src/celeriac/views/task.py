@@ -139,13 +139,15 @@ def event_rows(events: Sequence[TaskEvent]) -> list[TaskEventRow]:
     receipts: dict[int, int] = {}
     for event in events:
         if isinstance(event, Received):
-            receipts[event.retries] = min(event.clock, receipts.get(event.retries, event.clock))
+            received = event.display_clock
+            receipts[event.retries] = min(received, receipts.get(event.retries, received))
 
     def turn(event: TaskEvent) -> tuple[int, bool, DisplayKey]:
         # Celery: each receiver overwrites the clock of task-sent with its own, which is later than what came
         # of it. It comes before the receipt of what it sent.
         is_sent = isinstance(event, Sent)
-        clock = receipts.get(event.retries, event.clock) if isinstance(event, Sent) else event.clock
+        own = event.display_clock
+        clock = receipts.get(event.retries, own) if isinstance(event, Sent) else own
         return clock, not is_sent, display_key(event)
 
     rows = []

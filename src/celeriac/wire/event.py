@@ -108,8 +108,11 @@ class Gate:
             decoded = self._decode_odd(body)
         events: list[Event] = decoded if type(decoded) is list else [decoded]
         for event in events:
-            if event.local_received is not None:  # only a receiver knows, and it tells us beside
+            # Only a receiver knows its receipt, and passes it beside the body.
+            if event.local_received is not None:
                 force_setattr(event, "local_received", None)
+            if event.local_clock is not None:
+                force_setattr(event, "local_clock", None)
             if received_at is not None and event.timestamp > received_at + self._future:
                 self._mend_future(event)
         return events
@@ -129,6 +132,8 @@ class Gate:
             force_setattr(event, "local_received", None)
             if event.timestamp > received_at + self._future:
                 self._mend_future(event)
+        if event.local_clock is not None:
+            force_setattr(event, "local_clock", None)
         return event, received_at
 
     def _decode_odd(self, body: bytes | str) -> list[Event]:
@@ -270,7 +275,7 @@ def decode(body: bytes | str, received_at: float | None = None) -> list[Event]:
 
 def to_dict(event: Event) -> dict[str, object]:
     """Return an event as the wire has it. What is None is left out, as is the time of receipt."""
-    fields = asdict(replace(event, local_received=None))
+    fields = asdict(replace(event, local_received=None, local_clock=None))
     said = {name: value for name, value in fields.items() if value is not None and name not in _OURS}
     return {**(event.extra or {}), **said, "type": event.type}
 

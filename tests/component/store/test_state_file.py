@@ -39,9 +39,11 @@ def read(path: Path | str, **options: Any) -> Snapshot:
     return read_state(path, **{"max_workers": 100, "max_tasks": 100} | options)
 
 
-def sealed(*lines: bytes | dict[str, Any], **counts: int) -> bytes:
+def sealed(*lines: bytes | dict[str, Any], version: int = 2, **counts: int) -> bytes:
     """Return a file of these lines after the header, with a checksum that is right."""
-    header = b'{"format":"celeriac-state","version":1,"taken_at":1.0,"event_count":1,"task_count":1}'
+    header = (
+        b'{"format":"celeriac-state","version":%d,"taken_at":1.0,"event_count":1,"task_count":1}' % version
+    )
     made = [line if isinstance(line, bytes) else msgspec.json.encode(line) for line in lines]
     body = b"".join(line + b"\n" for line in (header, *made))
     end = {"line": "end", "workers": 0, "tasks": 0, "gaps": 0} | counts
@@ -208,7 +210,7 @@ def test_what_was_added_is_found(path: Path, saved: bytes, tail: bytes) -> None:
         (b"\0" * 4096, DiskError, "holds nothing"),
         (b"\x80\x04\x95pickle", ImproperlyConfigured, "none of Celeriac's"),
         (b'{"format":"celeriac-worker-state","version":1}\n', ImproperlyConfigured, "none of Celeriac's"),
-        (b'{"format":"celeriac-state","version":2,"new":1}\n??', ImproperlyConfigured, "version 2: upgrade"),
+        (b'{"format":"celeriac-state","version":3,"new":1}\n??', ImproperlyConfigured, "version 3: upgrade"),
         (b'{"format":"celeriac-state","version":0}\n', DiskError, "damaged"),
         (b'{"format":"celeriac-state","version":1}', DiskError, "damaged"),
     ],
@@ -227,9 +229,27 @@ _EVENT = {"type": "task-started", "timestamp": 1.0, "clock": 1, "hostname": "a@x
 _TASK = {"line": "task", "uuid": "t1", "events": [_EVENT], "latest": 0, "gone": []}
 
 
-def test_the_lines_that_the_next_test_spoils_are_good(path: Path) -> None:
+def test_saved_state_has_version_2(saved: bytes) -> None:
+    assert saved.startswith(b'{"format":"celeriac-state","version":2,')
+
+
+def test_saved_state_keeps_the_clocks_of_the_receiver(path: Path) -> None:
+    state = State()
+    state.event(task("started"))
+    (event,) = state.tasks["t1"].history
+    state.clear(ready=False)
+    state.event(msgspec.structs.replace(event, clock=0, local_clock=501))
+
+    state.save(path)
+
+    (restored,) = State().restore(path).tasks["t1"].history
+    assert (restored.clock, restored.display_clock) == (0, 501)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_lines_that_the_next_test_spoils_are_good(path: Path, version: int) -> None:
     path.parent.mkdir()
-    path.write_bytes(sealed(_TASK, tasks=1))
+    path.write_bytes(sealed(_TASK, version=version, tasks=1))
 
     state = State().restore(path)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from celeriac import Celeriac, ConnectionLost, EventReceiver, MemoryBroker
+from celeriac import CallerError, Celeriac, ConnectionLost, EventReceiver, MemoryBroker
 from celeriac.model.events import Event, Sent
 from celeriac.wire.names import control_exchange, event_exchange
-from tests.builders import AT, CLIENT, WORKER, body, task, worker
+from tests.builders import AT, CLIENT, WORKER, body, task, without, worker
 
 PATIENCE = 120.0
 
@@ -195,6 +195,68 @@ def test_the_clock_of_a_client_is_kept_aside_and_ours_put_in_its_place(
     assert app.clock.value == before + 1
 
 
+def test_each_event_without_a_clock_is_stamped_with_the_next_clock(
+    app: Celeriac, broker: MemoryBroker
+) -> None:
+    blind = [without(task("started", str(number)), "clock") for number in range(2)]
+
+    with listening(app) as receiver:
+        publish(broker, [blind[0], task("started", "2", clock=500), blind[1]])
+        events = list(receiver.itercapture(3, PATIENCE, False))
+
+    assert [event["clock"] for event in events] == [502, 500, 503]
+    assert [event.clock for event in events] == [0, 500, 0]
+    assert [event.local_clock for event in events] == [502, None, 503]
+    assert app.clock.value == 503
+
+
+def test_events_without_a_clock_are_listed_where_they_arrived(app: Celeriac, broker: MemoryBroker) -> None:
+    state = app.events.State()
+
+    with listening(app, state=state) as receiver:
+        publish(broker, task("received", "first", clock=500))
+        publish(broker, without(task("received", "second", timestamp=AT - 60), "clock"))
+        publish(broker, task("received", "third", clock=600))
+        receiver.capture(3, PATIENCE, False)
+
+    assert [uuid for uuid, _ in state.tasks_by_time(reverse=False)] == ["first", "second", "third"]
+    assert [state.tasks[uuid].clock for uuid in ("first", "second", "third")] == [500, 0, 600]
+
+
+def test_a_stamp_of_the_receiver_makes_no_second_event_of_one(app: Celeriac, broker: MemoryBroker) -> None:
+    state = app.events.State()
+    blind = without(task("received"), "clock")
+
+    with listening(app, {"*": state.event}) as receiver:
+        publish(broker, blind)
+        publish(broker, blind)
+        receiver.capture(2, PATIENCE, False)
+
+    assert state.tasks["t1"].deliveries == 1
+
+
+def test_a_clock_that_the_sender_calls_the_receivers_is_dropped(app: Celeriac, broker: MemoryBroker) -> None:
+    with listening(app) as receiver:
+        publish(broker, task("started", local_clock=7))
+        publish(broker, without(task("started", local_clock=7), "clock"))
+        clocked, blind = receiver.itercapture(2, PATIENCE, False)
+
+    assert clocked.local_clock is None
+    assert blind.local_clock == app.clock.value
+
+
+def test_a_body_that_is_no_event_is_an_error_and_counted(app: Celeriac) -> None:
+    receiver = app.events.Receiver()
+
+    bodies: list[Any] = [{"type": "task-started", "hostname": WORKER}, [], "task-started"]
+
+    for refused in bodies:
+        with pytest.raises(CallerError, match=r"gate\.refused"):
+            receiver.event_from_message(refused)
+
+    assert dict(receiver.gate.refused) == {"uuid": 1, "not-an-event": 2}
+
+
 def test_the_time_of_receipt_is_ours_and_the_timestamp_stays_the_senders(
     app: Celeriac, broker: MemoryBroker
 ) -> None:
@@ -316,6 +378,46 @@ def test_a_stop_from_a_handler_ends_the_capture_and_leaves_the_rest_for_the_next
 
     assert first == ["task-started"]
     assert [event.type for event in seen] == ["task-started", "task-succeeded"]
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_should_stop_ends_each_capture_until_the_program_sets_it_back(
+    limit: int | None, app: Celeriac, broker: MemoryBroker
+) -> None:
+    seen: list[str] = []
+
+    def handle(event: Event) -> None:
+        seen.append(event.type)
+        receiver.should_stop = True
+
+    with listening(app, {"*": handle}) as receiver:
+        publish(broker, [task("started"), task("succeeded")])
+        while not receiver.should_stop:  # the loop of kombu's ConsumerMixin
+            receiver.capture(limit, PATIENCE, False)
+        receiver.capture(limit, PATIENCE, False)
+        stopped = list(seen)
+        receiver.should_stop = False
+        receiver.capture(limit, PATIENCE, False)
+
+    assert stopped == ["task-started"]
+    assert seen == ["task-started", "task-succeeded"]
+
+
+def test_stop_in_the_handler_of_the_last_event_ends_no_later_capture(
+    app: Celeriac, broker: MemoryBroker
+) -> None:
+    def handle(_: Event) -> None:
+        receiver.stop()
+
+    with listening(app, {"*": handle}) as receiver:
+        publish(broker, task("started"))
+        receiver.capture(1, PATIENCE, False)
+        should_stop = receiver.should_stop
+
+        with pytest.raises(TimeoutError):
+            receiver.capture(timeout=0)
+
+    assert not should_stop
 
 
 def test_a_stop_before_the_capture_ends_it_at_once(app: Celeriac) -> None:
