@@ -26,14 +26,13 @@ from celeriac.errors import (
 )
 
 if TYPE_CHECKING:
-    from celeriac import history
+    from celeriac import events, history, states
     from celeriac.app import Celeriac
     from celeriac.config import Limits, Settings
     from celeriac.core.clock import LamportClock
     from celeriac.core.revoked import RevokedSet
     from celeriac.core.task import Task
     from celeriac.core.worker import Worker
-    from celeriac.model import events, states
     from celeriac.model.result import ResultMeta
     from celeriac.node.async_receiver import AsyncEventReceiver
     from celeriac.node.camera import Polaroid, evcam
@@ -132,8 +131,8 @@ _HOMES: Final = {
     "RevokedSet": "celeriac.core.revoked:RevokedSet",
     "Task": "celeriac.core.task:Task",
     "Worker": "celeriac.core.worker:Worker",
-    "events": "celeriac.model.events",
-    "states": "celeriac.model.states",
+    "events": "celeriac.events",
+    "states": "celeriac.states",
     "ResultMeta": "celeriac.model.result:ResultMeta",
     "AsyncEventReceiver": "celeriac.node.async_receiver:AsyncEventReceiver",
     "Polaroid": "celeriac.node.camera:Polaroid",

@@ -304,6 +304,20 @@ def test_a_link_that_falls_silent_is_lost(
     link.close()
 
 
+def test_a_message_to_a_queue_is_published_before_redis_answers(own_redis: RedisServer) -> None:
+    link = connect(Settings(broker_url=own_redis.url))
+    link.open()
+
+    with frozen(own_redis):
+        link.publish(Exchange("", "direct"), b"{}", routing_key="tasks")
+        unconfirmed = link.unconfirmed()
+
+    assert unconfirmed == 1
+    assert link.unconfirmed(PATIENCE) == 0
+    assert link.queue_length("tasks") == 1
+    link.close()
+
+
 def test_a_link_that_is_silent_but_alive_is_kept(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

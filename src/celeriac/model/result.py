@@ -1,7 +1,7 @@
 """What is known of a task's result, and how results hang together."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 from celeriac.model.states import READY_STATES
 
@@ -61,6 +61,21 @@ class ResultMeta(NamedTuple):
     queue: str | None = None
     #: Why it could not be read, if it could not; all but ``task_id`` is then of no meaning.
     fault: str = ""
+
+    # Programs written for Celery take what ``on_message`` gets for a dict: to read it like one works too.
+
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Any, ...]: ...
+    def __getitem__(self, key: str | SupportsIndex | slice) -> Any:
+        if not isinstance(key, str):
+            return tuple.__getitem__(self, key)
+        if key not in self._fields:
+            raise KeyError(key)
+        return getattr(self, key)
 
     @property
     def is_ready(self) -> bool:

@@ -2,20 +2,25 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from math import inf
+from pathlib import Path
 from threading import Event as Flag
-from threading import Thread, current_thread
+from threading import RLock, Thread, current_thread
 from time import monotonic
 from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
 from celeriac.core.rate import parse_rate
 from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.node.log_output import log_output
 from celeriac.node.receiver import EventReceiver
 from celeriac.node.signal import Signal
 from celeriac.node.state import State
+from celeriac.store.pid_file import pid_file
 
-__all__ = ["Film", "Polaroid", "evcam", "load_camera", "make_camera", "next_due"]
+__all__ = ["Film", "Polaroid", "Timer", "evcam", "load_camera", "make_camera", "next_due"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +40,20 @@ class Film(Protocol):
         """Throw away what is too old."""
 
 
+class _Entry(Protocol):
+    def cancel(self) -> object:
+        """Call the function no more."""
+
+
+class Timer(Protocol):
+    """Calls functions at intervals, such as ``celery.utils.timer2.Timer``."""
+
+    def call_repeatedly(self, secs: float, fun: Callable[[], object], /) -> _Entry:
+        """Call a function every so many seconds, until the entry is cancelled."""
+
+
 class Polaroid:
-    """Takes a picture of a state every ``freq`` seconds, in a thread of its own.
+    """Takes a picture of a state every ``freq`` seconds, in a thread of its own or by a ``timer``.
 
     Derive a class with ``on_shutter``, or give a ``film`` that has one. The state does not change while
     ``on_shutter`` runs, and no two run at a time: one that takes longer than ``freq`` makes pictures
@@ -54,16 +71,17 @@ class Polaroid:
     #: Whether the state forgets after each picture, unless told otherwise.
     clear_after: bool = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the signature of Celery
         self,
         state: State,
-        *,
         freq: float = 1.0,
         maxrate: str | float | None = None,
         cleanup_freq: float = 3600.0,
+        timer: Timer | None = None,
+        app: object = None,
+        *,
         clear_after: bool | None = None,
         film: Film | None = None,
-        app: object = None,
         now: Callable[[], float] = monotonic,
     ) -> None:
         for name, seconds in (("freq", freq), ("cleanup_freq", cleanup_freq)):
@@ -72,6 +90,7 @@ class Polaroid:
         self.state = state
         self.freq = freq
         self.cleanup_freq = cleanup_freq
+        self.timer = timer
         self.film = film
         self.app = app
         if clear_after is not None:
@@ -85,6 +104,10 @@ class Polaroid:
         self._free_at = -inf
         self._stopping = Flag()
         self._thread: Thread | None = None
+        #: Entries of the timer.
+        self._entries: list[_Entry] = []
+        #: Held while the timer calls; reentrant, because ``on_shutter`` may cancel.
+        self._calling = RLock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: every {self.freq:g} s, of {self.state!r}>"
@@ -104,7 +127,7 @@ class Polaroid:
     @property
     def is_installed(self) -> bool:
         """Whether pictures are taken by themselves."""
-        return self._thread is not None and self._thread.is_alive()
+        return bool(self._entries) or (self._thread is not None and self._thread.is_alive())
 
     def install(self) -> None:
         """Begin to take pictures; the first comes after ``freq`` seconds. Twice is as good as once."""
@@ -112,6 +135,16 @@ class Polaroid:
             return
         self.cancel()
         self._stopping = Flag()
+        if self.timer is not None:
+            jobs = (self.freq, "picture", self.capture), (self.cleanup_freq, "cleanup", self.cleanup)
+            try:
+                for seconds, name, function in jobs:
+                    call = partial(self._call, self._stopping, name, function)
+                    self._entries.append(self.timer.call_repeatedly(seconds, call))
+            except BaseException:
+                self.cancel()
+                raise
+            return
         # Of this thread alone: one that is still ending must not see the flag of the next.
         arguments = (self._stopping,)
         self._thread = Thread(target=self._run, args=arguments, name="celeriac-camera", daemon=True)
@@ -123,9 +156,13 @@ class Polaroid:
         Not to be called while the state is frozen by somebody else: a picture may be waiting for it.
         """
         self._stopping.set()
+        while self._entries:
+            self._entries.pop().cancel()
         thread, self._thread = self._thread, None
         if thread is not None and thread is not current_thread():
             thread.join()
+        with self._calling:  # a timer does not wait for a call that runs
+            pass
 
     def __enter__(self) -> Self:
         self.install()
@@ -144,6 +181,12 @@ class Polaroid:
             if self._now() >= cleanup_at and not stopping.is_set():
                 self._try("cleanup", self.cleanup)
                 cleanup_at = next_due(began_at, self.cleanup_freq, now=self._now())
+
+    def _call(self, stopping: Flag, what: str, function: Callable[[], object]) -> None:
+        """Run a function for the timer, which may call late."""
+        with self._calling:
+            if not stopping.is_set():
+                self._try(what, function)
 
     def _try(self, what: str, function: Callable[[], object]) -> None:
         try:
@@ -218,12 +261,16 @@ class App(Protocol):
         """What makes states and receivers."""
 
 
-def evcam(
+def evcam(  # noqa: PLR0917 - the signature of Celery
     camera: object,
     freq: float = 1.0,
     maxrate: str | float | None = None,
+    loglevel: int | str = 0,
+    logfile: str | Path | None = None,
+    pidfile: str | Path | None = None,
+    timer: Timer | None = None,
+    app: App | None = None,
     *,
-    app: App,
     cleanup_freq: float = 3600.0,
     clear_after: bool | None = None,
     receiver: EventReceiver | None = None,
@@ -234,21 +281,36 @@ def evcam(
     ``on_shutter(state)`` and ``on_cleanup()``. A Polaroid that is made already has a state and times of its
     own; the times given here are for all others.
 
+    ``loglevel`` and ``logfile`` set the level of the root logger meanwhile, and add its lines to a file.
+    Without them the log stays as the program has set it up. ``pidfile`` names a file that holds our pid
+    meanwhile; CallerError is raised if it names another running process, or holds no pid. ``timer`` calls the
+    camera in place of a thread. Without ``app`` the broker and the settings are those of the environment and
+    of the file of settings, as for ``Celeriac()``.
+
     To end it from another thread, make the ``receiver`` yourself, of the same app, and ``stop()`` it.
     Raises ConnectionLost if the broker cannot be reached at the start; a link that is lost later is
     made again by itself.
     """
-    options = {"maxrate": maxrate, "cleanup_freq": cleanup_freq, "clear_after": clear_after}
-    made = make_camera(camera, app, freq=freq, **options)
-    if receiver is None:
-        receiver = app.events.Receiver(state=made.state)
-    else:
-        receiver.handlers["*"] = made.state.event
-    try:
-        with receiver, made:
-            receiver.capture()
-    except KeyboardInterrupt:
-        logger.info("The camera was told to end.")
+    with pid_file(pidfile) if pidfile else nullcontext(), log_output(loglevel, logfile):
+        app = app or _app_of_environment()
+        options = {"maxrate": maxrate, "cleanup_freq": cleanup_freq, "clear_after": clear_after}
+        made = make_camera(camera, app, freq=freq, timer=timer, **options)
+        if receiver is None:
+            receiver = app.events.Receiver(state=made.state)
+        else:
+            receiver.handlers["*"] = made.state.event
+        logger.info("evcam: taking snapshots, camera=%r", made)
+        try:
+            with receiver, made:
+                receiver.capture()
+        except KeyboardInterrupt:
+            logger.info("evcam: stopped by a signal")
+
+
+def _app_of_environment() -> App:
+    # By its name: the app is made of what is in this room, so no module here may import it.
+    app: App = import_module("celeriac.app").Celeriac()
+    return app
 
 
 def load_camera(name: str) -> object:
@@ -286,7 +348,8 @@ def make_camera(camera: object, app: App, **options: Any) -> Polaroid:
         return Polaroid(app.events.State(), film=camera, app=app, **options)
     if callable(camera):
         # A class of cameras, or a function that makes one as such a class does.
-        given = {name: value for name, value in options.items() if name != "clear_after" or value is not None}
+        optional = {"clear_after", "timer"}
+        given = {name: value for name, value in options.items() if name not in optional or value is not None}
         try:
             made = camera(app.events.State(), app=app, **given)
         except TypeError as error:  # most often it is no camera, and takes other arguments

@@ -17,9 +17,11 @@ from celeriac.config import Limits, Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.outbox import Outbox, Parcel
 from celeriac.errors import CallerError
+from celeriac.node.clock import SharedClock
 from celeriac.node.courier import Courier
 from celeriac.node.identity import anonymous_name, hours_west
-from celeriac.transport.base import Connection
+from celeriac.transport.accept import accept_connection
+from celeriac.transport.base import AnyConnection
 from celeriac.wire.names import event_exchange
 
 __all__ = ["EventDispatcher"]
@@ -47,16 +49,18 @@ class EventDispatcher:
 
     Programs that end without :meth:`close` send what is left then, within five seconds.
 
-    ``connection`` says which broker; the dispatcher makes a link of its own.
+    ``connection`` names the broker, and may be a ``kombu.Connection``; the dispatcher makes a connection of
+    its own. Without ``settings`` it uses those of the connection, which are those of its app, or the
+    defaults; without a ``clock`` it has its own.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        *,
-        settings: Settings,
-        clock: LamportClock,
+        connection: AnyConnection,
         hostname: str | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: LamportClock | None = None,
         enabled: bool = True,
         buffer_while_offline: bool = True,
         groups: Collection[str] | None = None,
@@ -64,8 +68,9 @@ class EventDispatcher:
         buffer_limit: int = 24,
         on_send_buffered: Callable[[], object] | None = None,
     ) -> None:
+        link, settings = accept_connection(connection, settings)
         self.hostname = hostname or anonymous_name()
-        self.clock = clock
+        self.clock = clock or SharedClock()
         self.buffer_while_offline = buffer_while_offline
         #: Only events of these groups are sent; all of them if it is empty.
         self.groups = set(groups or ())
@@ -75,11 +80,11 @@ class EventDispatcher:
         self.on_send_buffered = on_send_buffered
         self.on_enabled: set[Callable[[], object]] = set()
         self.on_disabled: set[Callable[[], object]] = set()
-        self.enabled = enabled and connection.driver not in _SILENT_DRIVERS
+        self.enabled = enabled and link.driver not in _SILENT_DRIVERS
         self._courier = Courier(
-            connection,
+            link,
             Outbox(limit=settings.event_offline_limit, batch_limit=buffer_limit),
-            exchange=event_exchange(settings.event_exchange, connection.driver),
+            exchange=event_exchange(settings.event_exchange, link.driver),
             headers={"hostname": self.hostname},
             settings=settings,
         )

@@ -10,7 +10,7 @@ from celeriac.node.clock import SharedClock
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.receiver import EventReceiver, Handler
 from celeriac.node.state import State
-from celeriac.transport.base import Connection
+from celeriac.transport.base import AnyConnection, Connection
 from celeriac.wire.event import Gate
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Events:
 
     def Dispatcher(  # noqa: N802  (the name Celery gave it)
         self,
-        connection: Connection | None = None,
+        connection: "AnyConnection | None" = None,
         hostname: str | None = None,
         *,
         enabled: bool = True,
@@ -58,7 +58,7 @@ class Events:
 
     def Receiver(  # noqa: N802
         self,
-        connection: Connection | None = None,
+        connection: "AnyConnection | None" = None,
         handlers: Mapping[str, Handler] | None = None,
         *,
         state: State | None = None,
@@ -81,7 +81,7 @@ class Events:
 
     def AsyncReceiver(  # noqa: N802
         self,
-        connection: Connection | None = None,
+        connection: "AnyConnection | None" = None,
         *,
         state: State | None = None,
         gate: Gate | None = None,

@@ -8,18 +8,24 @@ nowhere else.
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, runtime_checkable
 
 from celeriac.model.message import Delivery, Exchange, Message, Queue
 
-__all__ = ["Connection", "Deliver", "Take"]
+if TYPE_CHECKING:
+    import kombu
+
+__all__ = ["AnyConnection", "Connection", "Deliver", "Take"]
 
 #: What a subscription does with each message.
 Deliver = Callable[[Message], object]
 #: What a consumer does with each message that it is to settle.
 Take = Callable[[Delivery], object]
+#: What programs may pass as a connection; see :mod:`celeriac.transport.accept`.
+AnyConnection: TypeAlias = "Connection | kombu.Connection"
 
 
+@runtime_checkable
 class Connection(Protocol):
     """One link to a broker, for one thread at a time."""
 

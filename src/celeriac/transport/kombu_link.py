@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import kombu
 from kombu.exceptions import KombuError
+from kombu.transport import TRANSPORT_ALIASES
 
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured, NetworkError
@@ -28,6 +29,9 @@ _REFUSALS: Final = frozenset(
         "PreconditionFailed",
     }
 )
+#: How kombu fails to load a transport that it does not know (KeyError), or whose library is not installed:
+#: the Kafka transport raises a NameError. On connecting the same errors can come from a passing fault.
+_MISSING: Final = (KeyError, ImportError, NameError)
 #: What RabbitMQ says when a delivery is settled too late, as if it refused us: it gives out all again.
 _ABOUT_DELIVERIES: Final = re.compile(
     r"PRECONDITION_FAILED - (unknown delivery tag|delivery acknowledgement)"
@@ -55,11 +59,8 @@ class KombuLink:
         try:
             self._kombu = self._new_kombu()
             transport = self._kombu.transport
-        except (KeyError, ImportError) as error:
-            raise ImproperlyConfigured(
-                f"{self.peer.url} {self.address!r} names a transport that is not here ({error}): "
-                "check its spelling, or install the library it needs"
-            ) from error
+        except _MISSING as error:
+            raise self._missing(error) from error
         except ValueError:
             # Without what was raised: that may quote a password.
             raise ImproperlyConfigured(
@@ -97,6 +98,8 @@ class KombuLink:
                     interval_step=0,
                     reraise_as_library_errors=False,
                 )
+        except ImportError as error:  # some transports import their library only now
+            raise self._missing(error) from error
         except (ValueError, TypeError):
             raise self._unusable() from None
 
@@ -139,6 +142,14 @@ class KombuLink:
             login_method=settings.broker_login_method,
             # A copy, because kombu writes into it.
             transport_options=self._options() | dict(settings.broker_transport_options),
+        )
+
+    def _missing(self, error: Exception) -> ImproperlyConfigured:
+        module = TRANSPORT_ALIASES.get(self.address.partition(":")[0], "").removeprefix("kombu.transport.")
+        library = f": pip install 'kombu[{module.partition(':')[0].lower()}]'" if module else ""
+        return ImproperlyConfigured(
+            f"{self.peer.url} {self.address!r} names a transport that is not here ({error}): "
+            f"check its spelling, or install the library it needs{library}"
         )
 
     def _unusable(self) -> ImproperlyConfigured:

@@ -175,13 +175,17 @@ class RedisConnection(RedisConsuming):
             reply_to=reply_to,
             priority=priority,
         )
-        if exchange.type != "fanout":
+        if not exchange.name:  # the default exchange
+            # Not waited for here: an event that the caller publishes next must not follow the worker's.
+            self._on_the_way += 1
+            link.send("LPUSH", self._names.list_of(routing_key, priority), envelope)
+        elif exchange.type != "fanout":
             for name in self._queues_of(exchange, routing_key):
                 self._ask("LPUSH", self._names.list_of(name, priority), envelope)
-            return
-        for topic in self._names.topics(exchange, routing_key):
-            self._on_the_way += 1
-            link.send("PUBLISH", topic, envelope)
+        else:
+            for topic in self._names.topics(exchange, routing_key):
+                self._on_the_way += 1
+                link.send("PUBLISH", topic, envelope)
         if self._on_the_way >= _MAX_ON_THE_WAY:
             self.unconfirmed()
 
@@ -190,7 +194,8 @@ class RedisConnection(RedisConsuming):
         deadline = monotonic() + timeout
         while self._on_the_way and self._asking is not None:
             left = deadline - monotonic()
-            self._on_the_way -= len(self._asking.read(max(0.0, left)))
+            with self._spent_if_lost():
+                self._on_the_way -= len(self._asking.read(max(0.0, left)))
             if left <= 0:
                 break
         return self._on_the_way
@@ -303,9 +308,7 @@ class RedisConnection(RedisConsuming):
     # -- links
 
     def _queues_of(self, exchange: Exchange, routing_key: str) -> list[str]:
-        """Return the queues that an exchange other than a fan-out leads to."""
-        if not exchange.name:  # the default exchange: every queue is bound by its own name
-            return [routing_key]
+        """Return the queues that an exchange leads to; not a fan-out, nor the default one."""
         queues = []
         for member in self._ask("SMEMBERS", self._names.bindings(exchange)):
             if (bound := self._names.bound(member)) is None:

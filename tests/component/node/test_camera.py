@@ -202,6 +202,93 @@ def test_cancel_waits_for_the_picture_that_is_being_taken() -> None:
     assert len(camera.pictures) == 1
 
 
+class Timer:
+    """Calls when the test says so, as a timer does whose thread runs on after ``cancel``."""
+
+    def __init__(self) -> None:
+        self.functions: list[Callable[[], object]] = []
+        self.cancelled = 0
+
+    def call_repeatedly(self, _secs: float, fun: Callable[[], object], /) -> "Timer":
+        self.functions.append(fun)
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def test_cancel_waits_for_the_picture_of_a_timer() -> None:
+    class Slow(Album):
+        def on_shutter(self, state: State) -> None:
+            begun.set()
+            ready.wait(PATIENCE)
+            super().on_shutter(state)
+
+    def cancel() -> None:
+        camera.cancel()
+        seen.append(len(camera.pictures))
+
+    begun, ready, seen = Flag(), Flag(), list[int]()
+    timer = Timer()
+    camera = Slow(State(), timer=timer)
+    camera.install()
+    call, end = Thread(target=timer.functions[0]), Thread(target=cancel)
+    call.start()
+    assert begun.wait(PATIENCE)
+
+    end.start()
+    assert wait_until(lambda: timer.cancelled == 2, patience=PATIENCE)
+    ready.set()
+    end.join(PATIENCE)
+    call.join(PATIENCE)
+
+    assert seen == [1]
+
+
+def test_late_call_of_a_timer_takes_no_picture() -> None:
+    timer = Timer()
+    camera = Album(State(), timer=timer)
+    camera.install()
+
+    camera.cancel()
+    for function in timer.functions:
+        function()
+
+    assert (camera.pictures, camera.cleanups) == ([], 0)
+
+
+def test_camera_of_a_timer_may_end_itself() -> None:
+    class Once(Album):
+        def on_shutter(self, state: State) -> None:
+            super().on_shutter(state)
+            self.cancel()
+
+    timer = Timer()
+    camera = Once(State(), timer=timer)
+    camera.install()
+
+    timer.functions[0]()
+    timer.functions[0]()
+
+    assert (len(camera.pictures), timer.cancelled) == (1, 2)
+
+
+def test_timer_that_fails_keeps_no_entry() -> None:
+    class Full(Timer):
+        def call_repeatedly(self, secs: float, fun: Callable[[], object], /) -> Timer:
+            if self.functions:
+                raise OSError("too many entries")
+            return super().call_repeatedly(secs, fun)
+
+    timer = Full()
+    camera = Album(State(), timer=timer)
+
+    with pytest.raises(OSError, match="too many entries"):
+        camera.install()
+
+    assert (timer.cancelled, camera.is_installed) == (1, False)
+
+
 @pytest.mark.parametrize(
     ("now", "due"), [(100.0, 101.0), (100.4, 101.0), (101.0, 102.0), (101.001, 102.0), (107.9, 108.0)]
 )

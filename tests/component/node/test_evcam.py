@@ -1,7 +1,9 @@
 """``evcam`` takes any camera, and goes on until it is stopped."""
 
 import logging
+import os
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread, active_count
 from typing import Any
@@ -10,10 +12,10 @@ import pytest
 
 from celeriac import MemoryBroker, State
 from celeriac.app import Celeriac
-from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.errors import CallerError, ConnectionLost, DiskError, ImproperlyConfigured
 from celeriac.node.camera import Polaroid, evcam, load_camera, make_camera
 from celeriac.programs.process import wait_until
-from tests.component.node.test_camera import PATIENCE, Album, Broken, Film
+from tests.component.node.test_camera import PATIENCE, Album, Broken, Film, cameras
 
 
 @pytest.fixture
@@ -153,3 +155,130 @@ def test_a_film_that_needs_arguments_is_to_be_made_first(app: Celeriac) -> None:
 
     with pytest.raises(CallerError, match="make one first"):
         make_camera(Roll, app)
+
+
+# -- the arguments of Celery
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+class Timer:
+    """Calls what it is given once, and notes it."""
+
+    def __init__(self, then: Callable[[], object] = lambda: None) -> None:
+        self.entries: list[float] = []
+        self.cancelled = 0
+        self._then = then
+
+    def call_repeatedly(self, secs: float, fun: Callable[[], object], /) -> "Timer":
+        self.entries.append(secs)
+        fun()
+        if len(self.entries) == 2:
+            self._then()
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def test_a_timer_takes_the_place_of_the_thread() -> None:
+    timer = Timer()
+    camera = Album(State(), freq=2.0, cleanup_freq=60.0, timer=timer)
+
+    with camera:
+        was_installed = camera.is_installed
+        threads = cameras()
+
+    assert (was_installed, camera.is_installed, threads) == (True, False, 0)
+    assert (camera.pictures, camera.cleanups) == ([0], 1)
+    assert (timer.entries, timer.cancelled) == ([2.0, 60.0], 2)
+
+
+def test_evcam_without_an_app_takes_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERIAC_BROKER_URL", "redis://127.0.0.1:1/0")
+    made: list[Any] = []
+
+    def make(state: State, **options: Any) -> Polaroid:
+        made.append(options["app"].conf.broker_url)
+        return Polaroid(state, **options)
+
+    with pytest.raises(ConnectionLost):
+        evcam(make)
+
+    assert made == ["redis://127.0.0.1:1/0"]
+
+
+def test_the_log_is_as_before_when_evcam_has_ended(app: Celeriac, tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    log = tmp_path / "cam.log"
+
+    evcam(Album, 1.0, None, "info", log, timer=Timer(interrupt), app=app)
+
+    assert (root.level, root.handlers) == before
+    assert "INFO/MainProcess] evcam: taking snapshots" in log.read_text()
+
+
+def test_a_log_level_that_is_none_is_refused(app: Celeriac) -> None:
+    with pytest.raises(CallerError, match="Invalid loglevel 'loud'"):
+        evcam(Album, loglevel="loud", timer=Timer(interrupt), app=app)
+
+
+def test_a_log_file_that_cannot_be_written_is_named(app: Celeriac, tmp_path: Path) -> None:
+    with pytest.raises(DiskError, match="Cannot write log file"):
+        evcam(Album, logfile=tmp_path / "missing" / "cam.log", timer=Timer(interrupt), app=app)
+
+
+def test_evcam_writes_its_pid_and_removes_the_file(app: Celeriac, tmp_path: Path) -> None:
+    pid, seen = tmp_path / "cam.pid", list[str]()
+
+    def look() -> None:
+        seen.append(pid.read_text())
+        raise KeyboardInterrupt
+
+    evcam(Album, pidfile=pid, timer=Timer(look), app=app)
+
+    assert seen == [f"{os.getpid()}\n"]
+    assert not pid.exists()
+
+
+def test_evcam_refuses_the_pid_file_of_a_running_process(app: Celeriac, tmp_path: Path) -> None:
+    pid = tmp_path / "cam.pid"
+    pid.write_text(f"{os.getppid()}\n")
+
+    with pytest.raises(CallerError, match=f"process {os.getppid()} is running"):
+        evcam(Album, pidfile=pid, timer=Timer(interrupt), app=app)
+
+    assert pid.read_text() == f"{os.getppid()}\n"
+
+
+@pytest.mark.parametrize(
+    "left",
+    # The process of the test has another id in each process that collects it.
+    ["", "999999999", pytest.param(str(os.getpid()), id="own")],
+)
+def test_evcam_replaces_a_pid_file_that_was_left_behind(left: str, app: Celeriac, tmp_path: Path) -> None:
+    pid = tmp_path / "cam.pid"
+    pid.write_text(left)
+
+    evcam(Album, pidfile=pid, timer=Timer(interrupt), app=app)
+
+    assert not pid.exists()
+
+
+def test_a_pid_file_that_cannot_be_written_is_named(app: Celeriac, tmp_path: Path) -> None:
+    with pytest.raises(DiskError, match="Cannot write pid file"):
+        evcam(Album, pidfile=tmp_path / "missing" / "cam.pid", timer=Timer(interrupt), app=app)
+
+
+@pytest.mark.parametrize("content", ["notes of today\n", "-1", "12 34"])
+def test_a_file_that_holds_no_pid_is_kept(content: str, app: Celeriac, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text(content)
+
+    with pytest.raises(CallerError, match=r"notes\.txt holds no pid: remove it"):
+        evcam(Album, pidfile=notes, timer=Timer(interrupt), app=app)
+
+    assert notes.read_text() == content

@@ -78,6 +78,30 @@ def test_an_unknown_transport_is_a_mistake_in_the_settings(url: str) -> None:
         connect_to(settings)
 
 
+@pytest.mark.parametrize("error", [KeyError("node"), NameError("name 'x' is not defined")], ids=repr)
+def test_fault_of_a_library_on_connecting_is_not_a_missing_transport(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    connection = KombuConnection(Settings(broker_url="memory://"))
+    monkeypatch.setattr(connection._kombu, "ensure_connection", fail)
+
+    with pytest.raises(type(error)):
+        connection.open()
+
+
+@pytest.mark.parametrize(
+    ("url", "package"), [("kafka://127.0.0.1", "confluentkafka"), ("zookeeper://127.0.0.1", "zookeeper")]
+)
+def test_a_transport_without_its_library_names_the_package(url: str, package: str) -> None:
+    settings = Settings(broker_url=url)
+
+    with pytest.raises(ImproperlyConfigured, match=rf"pip install 'kombu\[{package}\]'"):
+        connect_to(settings).open()
+
+
 @pytest.mark.parametrize("url", ["amqp://guest:hunter@127.0.0.1:many//", "redis://:hun/ter@127.0.0.1:6379/0"])
 def test_a_url_that_cannot_be_read_is_a_mistake_in_the_settings_and_told_without_its_password(
     url: str,
