@@ -12,7 +12,6 @@ import pytest
 from celeriac import Celeriac
 from celeriac.errors import RemoteError, TaskRevoked
 from celeriac.node.result import AsyncResult
-from celeriac.node.result_set import ResultSet
 from celeriac.node.rpc_backend import RpcBackend
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
@@ -153,14 +152,6 @@ def test_what_a_celery_worker_returns_fails_with_or_says_meanwhile_arrives(pair:
     # Celery: before 5.7 a reply does not say when.
     if not isinstance(pair.app.backend, RpcBackend):
         assert added.date_done is not None
-
-
-@pytest.mark.parametrize("pair", EVERY, indirect=True)
-def test_a_set_of_results_of_a_celery_worker_comes_together(pair: Pair) -> None:
-    results = ResultSet([pair.send("add", number, number) for number in range(3)], backend=pair.app.backend)
-
-    assert results.join(timeout=PATIENCE) == [0, 2, 4]
-    assert {result.id for result in results.as_completed()} == {result.id for result in results}
 
 
 @pytest.mark.parametrize("pair", OVER_REDIS, indirect=True)

@@ -7,28 +7,11 @@ from typing import Any
 import pytest
 from kombu import Connection
 
+from tests.result_programs import EVENTLET, GEVENT, MANY, MANY_WENT_WELL, REPORT, SPAWN, START
 from tests.results import run_program
 
 #: Where nobody listens.
 NOWHERE = "redis://127.0.0.1:1/0"
-
-START = """
-import json, os, sys
-from threading import Thread
-from celeriac import Celeriac
-from celeriac.programs.process import wait_until
-broker, backend = sys.argv[1:3]
-options = {"broker_retry_base": 0.01, "broker_retry_cap": 0.05}
-app = Celeriac(broker, backend=backend, environ={}, **options)
-
-def settled(condition):
-    assert wait_until(condition, patience=30)
-
-def wait_in_thread(task_id, values):
-    thread = Thread(target=lambda: values.append(app.AsyncResult(task_id).get(timeout=30)), daemon=True)
-    thread.start()
-    return thread
-"""
 
 
 def run(code: str, broker: str, backend: str) -> Any:
@@ -165,82 +148,12 @@ def test_r17_the_children_of_multiprocessing_wait_for_results_of_their_own(redis
 
 # -- greenlets
 
-GEVENT = "from gevent import monkey\nmonkey.patch_all()\n"
-EVENTLET = "import warnings\nwarnings.simplefilter('ignore')\nimport eventlet\neventlet.monkey_patch()\n"
-SPAWN = {
-    GEVENT: "from gevent import spawn, sleep",
-    EVENTLET: "from eventlet import spawn as run, sleep\nspawn = run",
-}
-#: Many greenlets wait, one stores what they wait for, and one shows that the rest go on.
-MANY = """
-ids = [str(number) for number in range(50)]
-values, ticks, called = [], [0], []
 
-def tick():
-    while len(values) < len(ids):
-        ticks[0] += 1
-        sleep(0)
-
-def wait(task_id):
-    values.append(app.AsyncResult(task_id).get(timeout=30))
-
-def store():
-    reply_to = getattr(app.backend, "reply_to", "")
-    while app.backend.health().waiters < len(ids) + 1:
-        sleep(0.001)
-    for task_id in [*ids, "then"]:
-        app.backend.store_result(task_id, task_id, reply_to=reply_to)
-
-app.AsyncResult("then").then(lambda result: called.append(app.AsyncResult("0").get(timeout=30)))
-greenlets = [spawn(wait, task_id) for task_id in ids] + [spawn(tick), spawn(store)]
-deadline = [10000]
-while (len(values) < len(ids) or not called) and deadline[0]:
-    deadline[0] -= 1
-    sleep(0.002)
-late = ""
-try:
-    app.AsyncResult("never").get(timeout=0.01)
-except TimeoutError as error:
-    late = str(error)
-for _ in range(1000):
-    if app.backend.health().waiters:
-        sleep(0.01)
-print(json.dumps({
-    "drainer": type(app.backend.drainer()).__name__,
-    "right": sorted(values, key=int) == ids,
-    "ticked": ticks[0] > 10,
-    "called": called,
-    "late": late,
-    "waiters": app.backend.health().waiters,
-}))
-app.close()
-"""
-
-
-@pytest.mark.parametrize(
-    ("patch", "drainer", "places"),
-    [
-        (GEVENT, "GeventDrainer", "redis"),
-        (GEVENT, "GeventDrainer", "rpc"),
-        (EVENTLET, "EventletDrainer", "redis"),
-    ],
-    ids=["gevent-redis", "gevent-rpc", "eventlet-redis"],
-    indirect=["places"],
-)
-def test_greenlets_wait_for_results_and_others_go_on_meanwhile(
-    places: tuple[str, str], patch: str, drainer: str
-) -> None:
-    done = run_program(patch + START + SPAWN[patch] + MANY, *places)
+def test_greenlets_of_gevent_wait_for_messages_and_others_go_on_meanwhile(amqp_url: str) -> None:
+    done = run_program(GEVENT + START + SPAWN[GEVENT] + MANY + REPORT, amqp_url, "rpc://")
 
     assert done.stderr == ""
-    assert json.loads(done.stdout) == {
-        "drainer": drainer,
-        "right": True,
-        "ticked": True,
-        "called": ["0"],
-        "late": "no result of task never within 0.01 s",
-        "waiters": 0,
-    }
+    assert json.loads(done.stdout) == MANY_WENT_WELL | {"drainer": "GeventDrainer"}
 
 
 def test_r6_greenlets_that_wait_for_long_do_not_spin(redis_url: str) -> None:
@@ -334,16 +247,23 @@ del app
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "place"),
-    [(THREADS, ""), (HELD, ""), (LOOPS, ""), (SUDDEN, ""), (THREADS, NOWHERE), (HELD, NOWHERE)],
-    ids=["threads", "held", "loops", "sudden", "threads, link down", "held, link down"],
-)
-def test_a_program_that_ends_says_nothing(redis_url: str, code: str, place: str) -> None:
-    done = run_program(START + code, place or redis_url, place or redis_url)
+@pytest.mark.parametrize("code", [THREADS, HELD, LOOPS, SUDDEN], ids=["threads", "held", "loops", "sudden"])
+def test_a_program_that_ends_says_nothing(redis_url: str, code: str) -> None:
+    done = run_program(START + code, redis_url, redis_url)
 
     assert (done.stdout, done.stderr) == ("", "")
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("code", [THREADS, HELD], ids=["threads", "held"])
+def test_a_program_without_its_result_store_prints_one_warning(code: str) -> None:
+    until_logged = "settled(lambda: app.backend.health().last_error)"
+
+    done = run_program(START + code + until_logged, NOWHERE, NOWHERE)
+
+    [line] = done.stderr.splitlines()
+    assert line.startswith("results: no connection to the result store: ")
+    assert (done.stdout, done.returncode) == ("", 0)
 
 
 def test_a_program_that_waits_for_messages_ends_quietly_and_takes_its_queue_with_it(amqp_url: str) -> None:

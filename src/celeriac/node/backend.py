@@ -17,7 +17,8 @@ from celeriac.masking import sanitize_url
 from celeriac.model.chord import ChordEnd, ChordPart, Gathered
 from celeriac.model.result import Json, ResultMeta, ResultTree, StoredResult
 from celeriac.model.states import EXCEPTION_STATES, FAILURE, PENDING, READY_STATES, SUCCESS
-from celeriac.node.consumer import BaseResultConsumer, Health
+from celeriac.node.consumer import BaseResultConsumer
+from celeriac.node.drain_health import Health
 from celeriac.node.drainer import Drainer, drainer_class
 from celeriac.node.per_process import PerProcess
 from celeriac.node.waiting import AsyncBackendMixin
@@ -44,6 +45,7 @@ class Backend(AsyncBackendMixin):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._consumer_class = BaseResultConsumer
         self._running = PerProcess(self._begin)
         _open_backends.add(self)
 
@@ -239,6 +241,23 @@ class Backend(AsyncBackendMixin):
     # -- the process we are in
 
     @property
+    def ResultConsumer(self) -> type[BaseResultConsumer]:  # noqa: N802 - Celery's name
+        """The class of :attr:`consumer`; set it to a subclass before the first wait.
+
+        Raises CallerError while a consumer runs: it would go on as it is.
+        """
+        return self._consumer_class
+
+    @ResultConsumer.setter
+    def ResultConsumer(self, consumer_class: type[BaseResultConsumer]) -> None:  # noqa: N802
+        if self._running.is_made:
+            raise CallerError(
+                "the result consumer runs already; set ResultConsumer before the first wait for a result, or "
+                "after app.backend.close()"
+            )
+        self._consumer_class = consumer_class
+
+    @property
     def consumer(self) -> BaseResultConsumer:
         """The consumer of this process."""
         return self._running.get().consumer
@@ -267,7 +286,7 @@ class Backend(AsyncBackendMixin):
         return self._running.get().drainer(drainer_class(self.settings.result_drainer))
 
     def _begin(self) -> "_Running":
-        consumer = BaseResultConsumer(self._new_link(), settings=self.settings)
+        consumer = self.ResultConsumer(self._new_link(), settings=self.settings)
         finalizer = finalize(self, consumer.stop_soon)
         finalizer.atexit = False
         return _Running(consumer, finalizer)

@@ -201,11 +201,7 @@ class Caller:
         _check_timeout(timeout)
         with self._connect() as connection:
             self._publish(connection, request, timeout=timeout)
-            if connection.unconfirmed(max(1.0, timeout)):
-                raise ConnectionLost(
-                    f"the broker has not confirmed the command {request.method!r}: "
-                    "it may or may not have been sent"
-                )
+            _check_confirmed(connection, request, timeout=max(1.0, timeout))
 
     def ask(
         self,
@@ -215,11 +211,13 @@ class Caller:
         limit: int | None = None,
         callback: Callback | None = None,
         is_listening: bool = False,
+        is_enough: Callable[[Call], bool] = lambda _: False,
     ) -> Call:
         """Send a request, and wait for replies until ``timeout`` seconds have passed.
 
-        Ends sooner once ``limit`` nodes have answered, or all that the request names.
-        With ``is_listening`` the nodes are also asked for a heartbeat, and heard.
+        Ends sooner once ``limit`` nodes have answered, or all that the request names, or if ``is_enough``.
+        With ``is_listening`` the nodes are also asked for a heartbeat, and heard. Raises ConnectionLost if
+        no node has answered and the broker has not confirmed the request.
         """
         _check_timeout(timeout)
         oid = str(uuid4())
@@ -240,7 +238,9 @@ class Caller:
                 if is_listening:
                     self._listen(connection, call, timeout=timeout)
                 self._publish(connection, request, timeout=timeout)
-                _wait(connection, call, deadline=monotonic() + timeout, enough=enough)
+                _wait(connection, call, deadline=monotonic() + timeout, enough=enough, is_enough=is_enough)
+                if not call.answered and timeout:
+                    _check_confirmed(connection, request, timeout=max(1.0, timeout))
         finally:
             with self._mutex:
                 self.refused.update(call.gate.refused)
@@ -265,12 +265,28 @@ class Caller:
             self.refused[reason] += 1
 
 
-def _wait(connection: Connection, call: Call, *, deadline: float, enough: int) -> None:
+def _check_confirmed(connection: Connection, request: Request, *, timeout: float) -> None:
+    if connection.unconfirmed(timeout):
+        raise ConnectionLost(
+            f"the broker has not confirmed the command {request.method!r}: it may or may not have been sent"
+        )
+
+
+def _wait(
+    connection: Connection,
+    call: Call,
+    *,
+    deadline: float,
+    enough: int,
+    is_enough: Callable[[Call], bool],
+) -> None:
     # Celery: gives each reply the whole time anew, so that a slow trickle of replies keeps the
     # caller for as long as it lasts. Here the time is that of the call.
     while True:
         connection.drain(max(0.0, deadline - monotonic()))
         if enough and len(call.answered) >= enough:
+            return
+        if is_enough(call):
             return
         if monotonic() >= deadline:
             call.has_timed_out = True

@@ -8,19 +8,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
 
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
 from celeriac.core.waiting import Deliver, Effect, Expire, Read, Subscribe, Unsubscribe, WaitingList
-from celeriac.errors import AccessRefused, NetworkError
+from celeriac.errors import AccessRefused, CeleriacError, NetworkError
 from celeriac.model.result import ResultMeta
+from celeriac.node.drain_failure import DrainFailures
+from celeriac.node.drain_health import Health
 from celeriac.node.slot import Slot
 from celeriac.runtime.base import Flag, Runtime, Spawned
 from celeriac.runtime.threads import Threads
 from celeriac.transport.result_link import Arrived, Confirmed, News, ResultLink
 
-__all__ = ["BaseResultConsumer", "Health"]
+__all__ = ["BaseResultConsumer"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,9 @@ logger = logging.getLogger(__name__)
 _LONGEST_TURN: Final = 15.0
 #: The same while there is no link, and nobody who needs one.
 _IDLE_TURN: Final = 1.0
+#: The pause after a turn that raised TimeoutError. If it is shorter, an override that raises it at once costs
+#: more CPU time; if it is longer, results arrive later with such an override.
+_TIMEOUT_PAUSE: Final = 0.01
 #: A link that lived this long was good: the next loss begins with short waits again.
 _GOOD_AFTER: Final = 5.0
 #: Results handed out under one hold of the lock.
@@ -37,31 +42,18 @@ _FAREWELL: Final = 2.0
 _STOPPED: Final = "the app was closed while somebody waited for a result; to wait again is fine"
 
 
-class Health(NamedTuple):
-    """How the link to the results is."""
-
-    #: ``down``, ``resync`` (back, and catching up) or ``up``.
-    phase: str
-    #: Why it is not up, if something went wrong.
-    last_error: str | None
-    #: Tries to come back since it was last good.
-    attempts: int
-    #: Tasks and waiters at present.
-    watched: int
-    waiters: int
-    #: States that came again or too late, and those forgotten before anybody asked, for want of room.
-    duplicates: int
-    overflowed: int
-
-
 class BaseResultConsumer:
     """Drains results from a link, and hands each to those who wait for it.
 
-    The link decides where results come from; a subclass may look at all that comes by overriding
-    :meth:`on_state_change`. Only one thread or greenlet, that of a drainer, uses the link. All
-    others go through a lock that is never held while something is awaited. No trouble of the link
-    reaches a waiter, unless to try again is no use; then everybody who waits is told, and the
-    next who waits makes it try again.
+    The link decides where results come from. A subclass that overrides :meth:`on_state_change` sees every
+    state that comes: set :attr:`Backend.ResultConsumer <celeriac.node.backend.Backend.ResultConsumer>` to it.
+    Only one thread or greenlet, that of a drainer, uses the link. All others go through a lock that is never
+    held while something is awaited.
+
+    A lost connection is made again for as long as it takes, and those who wait do not notice. They get an
+    error in two cases: the store refuses access, or draining is killed or raises an unexpected error (any but
+    :class:`OSError`) five times and no connection lasts five seconds in between. The next wait tries again.
+    A turn that raises :class:`TimeoutError` is a turn without results, and the connection is kept.
     """
 
     def __init__(self, link: ResultLink, *, settings: Settings) -> None:
@@ -78,6 +70,7 @@ class BaseResultConsumer:
         self._is_up = self._is_spent = False
         self._up_since = self._retry_at = 0.0
         self._last_error: NetworkError | None = None
+        self._failures = DrainFailures()
         #: Raised for who waits until the link is up.
         self._up_flags: list[Flag] = []
         self._is_draining = self._is_stopping = self._has_ended = False
@@ -138,6 +131,7 @@ class BaseResultConsumer:
             wait = 0.0 if self._outgoing or self._is_stopping else self._patience(longest)
             news = self._link.drain(wait)
             self._is_draining = False
+            self._failures.log_return()
             self._take(news)
 
     @contextmanager
@@ -145,11 +139,11 @@ class BaseResultConsumer:
         """Turn the loss of the link into another try, later each time it is lost again."""
         try:
             yield
-        except AccessRefused as error:
-            self._lose(error)
-            self._fail(error)
         except NetworkError as error:
+            self._failures.log_loss(error)
             self._lose(error)
+            if isinstance(error, AccessRefused):
+                self._fail(error)
 
     # -- for those who wait
 
@@ -232,19 +226,46 @@ class BaseResultConsumer:
 
     def _run(self) -> None:
         try:
+            # Of the predecessor, if that was killed: an error that kills each of them costs no CPU time.
+            self._wait_for_retry()
             while not self._is_stopping:
                 try:
                     self.drain_events()
-                except Exception as error:
-                    # A fault of ours is nobody's loss: a fresh link, and what was missed is read again.
-                    logger.exception("Draining results failed, and begins anew.")
-                    self._lose(NetworkError(f"draining results failed: {error}"))
-        except BaseException:
-            # Somebody ended this thread or greenlet, and not the waiting of others: another goes on.
-            self._lose(NetworkError("who drained results was ended"))
-            self._host = self._runtime.spawn(self._run, name="celeriac-results")
+                except TimeoutError:
+                    # No events. An override that raises it without waiting must not spin either.
+                    self._retry_at = max(self._retry_at, monotonic() + _TIMEOUT_PAUSE)
+                    self._wait_for_retry()
+                except Exception as error:  # noqa: BLE001 - logged there
+                    self._recover(error)
+                    self._wait_for_retry()
+        except BaseException as error:
+            # Killed from outside. Others still wait for results: a new thread or greenlet drains for them.
+            try:
+                self._recover(error)
+            finally:
+                with self._mutex:
+                    # In two steps: if no other can be spawned, the next start() tries again.
+                    self._host = None
+                    self._host = self._runtime.spawn(self._run, name="celeriac-results")
             raise
         self._end()
+
+    def _recover(self, error: BaseException) -> None:
+        """Give up the connection after an error that a turn raised: a new one reads what was missed."""
+        self._lose(NetworkError(f"draining results failed: {type(error).__name__}: {error}"))
+        failure = self._failures.add(error)
+        if failure is not None:
+            self._fail(failure)
+
+    def _wait_for_retry(self) -> None:
+        """Wait until the next attempt is due, so that an error that stays costs no CPU time."""
+        while True:
+            # Lowered before looking, so that a stop is not overlooked.
+            self._pause.clear()
+            wait = self._retry_at - monotonic()
+            if self._is_stopping or wait <= 0:
+                return
+            self._pause.wait(min(wait, _LONGEST_TURN))
 
     def _end(self) -> None:
         """End the link for good, and tell everybody who waits."""
@@ -328,19 +349,21 @@ class BaseResultConsumer:
         now = monotonic()
         if self._is_up and now - self._up_since >= _GOOD_AFTER:
             self._backoff.reset()
-        level = logging.WARNING if isinstance(error, AccessRefused) else logging.INFO
-        if self._is_up or self._last_error is None:
-            logger.log(level, "Results wait for their store: %s", error)
+            self._failures.reset()
         with self._mutex:
             self._is_up, self._is_spent, self._is_draining = False, True, False
             self._last_error = error
             self._outgoing.clear()
             self._apply(self._waiting.disconnect(now))
         self._retry_at = now + self._backoff.next()
-        self._link.close()
+        try:
+            self._link.close()
+        except Exception:
+            # A new connection replaces it all the same.
+            logger.exception("results: closing the lost connection failed")
 
-    def _fail(self, error: NetworkError) -> None:
-        """Tell everybody who waits that it is no use."""
+    def _fail(self, error: CeleriacError) -> None:
+        """Raise an error in all waits."""
         with self._mutex:
             waiters, effects = self._waiting.dismiss()
             self._apply(effects)

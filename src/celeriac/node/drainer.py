@@ -45,7 +45,7 @@ def drainer_class(name: str | None = None) -> "type[Drainer]":
 class Drainer:
     """Runs a consumer in the background, and lets others wait for what it hands out.
 
-    A subclass names the runtime: how to start something, and what blocks nobody but who waits.
+    A subclass overrides :meth:`new_runtime` for another kind of thread or greenlet, or any other method.
     """
 
     #: The extra that installs what it needs, if it needs something.
@@ -54,7 +54,7 @@ class Drainer:
     def __init__(self, consumer: BaseResultConsumer) -> None:
         self.consumer = consumer
         try:
-            self.runtime = self._new_runtime()
+            self.runtime = self.new_runtime()
             self._callbacks = Callbacks(self.runtime)
         except ImportError as error:
             raise ImproperlyConfigured(
@@ -62,7 +62,8 @@ class Drainer:
                 f"install celeriac[{self.extra}]"
             ) from error
 
-    def _new_runtime(self) -> Runtime:
+    def new_runtime(self) -> Runtime:
+        """Return an object with ``flag()`` and ``spawn(run, *, name)``: how code runs in the background."""
         return Threads()
 
     def start(self) -> None:
@@ -114,7 +115,8 @@ class GeventDrainer(Drainer):
 
     extra = "gevent"
 
-    def _new_runtime(self) -> Runtime:
+    def new_runtime(self) -> Runtime:
+        """Return greenlets of gevent."""
         runtime: Runtime = import_module("celeriac.runtime.gevent").Gevent()
         return runtime
 
@@ -125,7 +127,8 @@ class EventletDrainer(Drainer):
 
     extra = "eventlet"
 
-    def _new_runtime(self) -> Runtime:
+    def new_runtime(self) -> Runtime:
+        """Return greenlets of eventlet."""
         runtime: Runtime = import_module("celeriac.runtime.eventlet").Eventlet()
         return runtime
 

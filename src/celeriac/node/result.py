@@ -9,7 +9,6 @@ from celeriac.errors import CallerError, CeleriacError, RemoteError, ResultUnrea
 from celeriac.model.result import Failure, ResultMeta, ResultTree
 from celeriac.model.states import EXCEPTION_STATES, FAILURE, PENDING, PROPAGATE_STATES, REVOKED, SUCCESS
 from celeriac.node.slot import LastingSlot
-from celeriac.node.waiting import Terms
 from celeriac.runtime.environment import environment
 
 if TYPE_CHECKING:
@@ -57,28 +56,33 @@ class AsyncResult:
         on_message: Callable[[ResultMeta], object] | None = None,
         *,
         on_interval: Callable[[], object] | None = None,
+        callback: Callable[[str, Any], object] | None = None,
+        no_ack: bool = True,
     ) -> Any:
         """Wait until the task has ended, and return what it returned.
 
         Raises ResultTimeout after ``timeout`` seconds; 0 means now. If the task failed or was revoked,
         raises :class:`RemoteError`, or returns it with ``propagate=False``. ``on_message`` gets each
-        state that comes; ``on_interval`` is called whenever something came or ``interval`` seconds have
-        passed. Inside an event loop this gives an awaitable.
+        state that comes; ``on_interval`` is called whenever something came or ``interval`` seconds (1) have
+        passed; ``callback`` gets the id and the value. ``no_ack`` changes nothing: results are never
+        acknowledged. Inside an event loop this gives an awaitable.
         """
-        terms = Terms(timeout, interval, on_message, on_interval)
-        if _is_in_loop():
-            return self._get_async(terms, propagate=propagate)
-        meta = self.known_end() or self._backend.wait_for_pending(self, terms)
-        return value_of(meta, propagate=propagate)
+        wait = self._backend.wait_for_pending_async if _is_in_loop() else self._backend.wait_for_pending
+        return wait(
+            self,
+            callback=callback,
+            propagate=propagate,
+            timeout=timeout,
+            interval=interval,
+            no_ack=no_ack,
+            on_message=on_message,
+            on_interval=on_interval,
+        )
 
     wait = get
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self._get_async(Terms(), propagate=True).__await__()
-
-    async def _get_async(self, terms: Terms, *, propagate: bool) -> Any:
-        meta = self.known_end() or await self._backend.wait_for_pending_async(self, terms)
-        return value_of(meta, propagate=propagate)
+        return self._backend.wait_for_pending_async(self).__await__()
 
     async def fetch(self) -> "AsyncResult":
         """Learn what is known of the task now, without waiting for its end."""

@@ -3,18 +3,26 @@
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from celeriac.model.result import ResultMeta
 from celeriac.model.states import FAILURE, PROPAGATE_STATES, SUCCESS
 from celeriac.node.result import AsyncResult, value_of
-from celeriac.node.waiting import Terms
 from celeriac.runtime.environment import environment
 
 if TYPE_CHECKING:
     from celeriac.node.backend import Backend
 
 __all__ = ["Completed", "ResultSet"]
+
+
+class _Options(TypedDict, total=False):
+    """The options of a wait for several results, as :meth:`Backend.iter_native` takes them."""
+
+    timeout: float | None
+    interval: float | None
+    on_message: Callable[[ResultMeta], object] | None
+    on_interval: Callable[[], object] | None
 
 
 class ResultSet:
@@ -80,10 +88,10 @@ class ResultSet:
         list is returned. Inside an event loop this gives an awaitable.
         """
         gathered = _Gathered(self, propagate=propagate, callback=callback)
-        terms = Terms(timeout, interval, on_message, on_interval)
+        options = _Options(timeout=timeout, interval=interval, on_message=on_message, on_interval=on_interval)
         if environment() == "asyncio":
-            return self._join_async(gathered, terms)
-        for task_id, meta in self._iter(terms):
+            return self._join_async(gathered, **options)
+        for task_id, meta in self._iter(**options):
             gathered.add(task_id, meta)
         return gathered.values()
 
@@ -92,10 +100,10 @@ class ResultSet:
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
         gathered = _Gathered(self, propagate=True, callback=None)
-        return self._join_async(gathered, Terms()).__await__()
+        return self._join_async(gathered).__await__()
 
-    async def _join_async(self, gathered: "_Gathered", terms: Terms) -> list[Any]:
-        ended = self._iter_async(terms)
+    async def _join_async(self, gathered: "_Gathered", **options: Unpack[_Options]) -> list[Any]:
+        ended = self._iter_async(**options)
         async with aclosing(ended):
             async for task_id, meta in ended:
                 gathered.add(task_id, meta)
@@ -109,24 +117,24 @@ class ResultSet:
         on_interval: Callable[[], object] | None = None,
     ) -> Iterator[tuple[str, ResultMeta]]:
         """Yield the id of each task and how it ended, as they end; nothing for an empty set."""
-        return self._iter(Terms(timeout, interval, on_message, on_interval))
+        return self._iter(timeout=timeout, interval=interval, on_message=on_message, on_interval=on_interval)
 
-    def _iter(self, terms: Terms) -> Iterator[tuple[str, ResultMeta]]:
+    def _iter(self, **options: Unpack[_Options]) -> Iterator[tuple[str, ResultMeta]]:
         awaited = _Awaited(self._by_id)
         yield from awaited.known
         if awaited.members:
-            for task_id, meta in self._backend.iter_native(awaited.ids(), terms):
+            for task_id, meta in self._backend.iter_native(awaited.ids(), **options):
                 yield from awaited.decide(task_id, meta)
                 if not awaited.members:
                     return
 
-    async def _iter_async(self, terms: Terms) -> AsyncGenerator[tuple[str, ResultMeta]]:
+    async def _iter_async(self, **options: Unpack[_Options]) -> AsyncGenerator[tuple[str, ResultMeta]]:
         awaited = _Awaited(self._by_id)
         for each in awaited.known:
             yield each
         if not awaited.members:
             return
-        ended = self._backend.iter_native_async(awaited.ids(), terms)
+        ended = self._backend.iter_native_async(awaited.ids(), **options)
         async with aclosing(ended):
             async for task_id, meta in ended:
                 for each in awaited.decide(task_id, meta):
@@ -136,7 +144,7 @@ class ResultSet:
 
     def as_completed(self, timeout: float | None = None) -> "Completed":
         """Return the results as they end, for ``for`` and for ``async for``."""
-        return Completed(self, Terms(timeout))
+        return Completed(self, timeout)
 
     def __aiter__(self) -> AsyncIterator[AsyncResult]:
         return aiter(self.as_completed())
@@ -213,17 +221,17 @@ class ResultSet:
 class Completed:
     """Results as they end."""
 
-    def __init__(self, results: ResultSet, terms: Terms) -> None:
+    def __init__(self, results: ResultSet, timeout: float | None) -> None:
         self._results = results
         self._by_id = {result.id: result for result in results}
-        self._terms = terms
+        self._timeout = timeout
 
     def __iter__(self) -> Iterator[AsyncResult]:
-        for task_id, _ in self._results._iter(self._terms):  # noqa: SLF001 - a part of the set
+        for task_id, _ in self._results._iter(timeout=self._timeout):  # noqa: SLF001 - a part of the set
             yield self._by_id[task_id]
 
     async def __aiter__(self) -> AsyncGenerator[AsyncResult]:
-        ended = self._results._iter_async(self._terms)  # noqa: SLF001
+        ended = self._results._iter_async(timeout=self._timeout)  # noqa: SLF001
         async with aclosing(ended):
             async for task_id, _ in ended:
                 yield self._by_id[task_id]

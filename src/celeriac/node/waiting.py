@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import finalize, ref
 
 from celeriac.config import Settings
@@ -14,12 +14,10 @@ from celeriac.errors import CallerError, CeleriacError, ResultTimeout
 from celeriac.model.result import ResultMeta
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.drainer import AsyncioDrainer, Drainer, TimeIsUp
+from celeriac.node.result import AsyncResult, value_of
 from celeriac.node.slot import LastingSlot
 
-if TYPE_CHECKING:
-    from celeriac.node.result import AsyncResult
-
-__all__ = ["AsyncBackendMixin", "Terms"]
+__all__ = ["AsyncBackendMixin"]
 
 #: Thirty years: more than the system can wait is as good as for ever.
 _LONGEST: Final = 1e9
@@ -28,15 +26,18 @@ _MOST_AT_ONCE: Final = 100
 _T = TypeVar("_T")
 #: More often than this is for machines that have nothing else to do.
 _SHORTEST: Final = 0.01
+#: How often ``on_interval`` is called unless said otherwise.
+# Celery: the same, whatever ``interval`` says.
+_INTERVAL: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms somebody waits."""
+class _Options:
+    """The options of one wait."""
 
-    #: Seconds; 0 means now, None for ever.
+    #: Seconds; 0 means now, None indefinitely.
     timeout: float | None = None
-    #: How often ``on_interval`` is called at least.
+    #: How often ``on_interval`` is called at least; each second, unless given.
     interval: float | None = None
     #: Gets each state that comes, in the thread, greenlet or task that waits.
     on_message: Callable[[ResultMeta], object] | None = None
@@ -44,6 +45,8 @@ class Terms:
     on_interval: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
+        if self.on_interval is not None and self.interval is None:
+            object.__setattr__(self, "interval", _INTERVAL)
         for name, least in (("timeout", 0.0), ("interval", _SHORTEST)):
             value = getattr(self, name)
             if value is None:
@@ -102,7 +105,7 @@ class AsyncBackendMixin(ABC):
 
     # -- results that nobody waits for yet
 
-    def add_pending_result(self, result: "AsyncResult") -> "AsyncResult":
+    def add_pending_result(self, result: AsyncResult) -> AsyncResult:
         """Watch for a result from now on, for as long as somebody holds it; a wait is then a look."""
         if not result.is_pending or result.is_watched:
             return result
@@ -120,11 +123,11 @@ class AsyncBackendMixin(ABC):
         consumer.consume_from(slot, [result.id], peek=True)
         return result
 
-    def add_pending_results(self, results: Iterable["AsyncResult"]) -> list["AsyncResult"]:
+    def add_pending_results(self, results: Iterable[AsyncResult]) -> list[AsyncResult]:
         """Watch for several."""
         return [self.add_pending_result(result) for result in results]
 
-    def remove_pending_result(self, result: "AsyncResult") -> "AsyncResult":
+    def remove_pending_result(self, result: AsyncResult) -> AsyncResult:
         """Watch no more."""
         slot = result.unwatch()
         if slot is not None:
@@ -135,60 +138,81 @@ class AsyncBackendMixin(ABC):
 
     def wait_for_pending(
         self,
-        result: "AsyncResult",
-        terms: Terms = Terms(),  # noqa: B008 - it does not change
-    ) -> ResultMeta:
-        """Wait until a task, or one before it in its chain, has ended, and return how.
+        result: AsyncResult,
+        callback: Callable[[str, Any], object] | None = None,
+        propagate: bool = True,
+        *,
+        timeout: float | None = None,
+        interval: float | None = None,
+        no_ack: bool = True,  # noqa: ARG002 - Celery: passed by its callers; results are never acknowledged
+        on_message: Callable[[ResultMeta], object] | None = None,
+        on_interval: Callable[[], object] | None = None,
+    ) -> Any:
+        """Wait until a task, or one before it in its chain, has ended; return its value, or raise its error.
 
-        Of those before it only a failure counts: the task will then never run.
+        Of those before it only a failure counts: the task will then never run. ``callback`` gets the id and
+        the value. The other arguments are those of :meth:`AsyncResult.get`.
         """
-        try:
-            for metas in self._drain(result.lineage(), terms):
-                ended = result.pick(metas)
-                if ended is not None:
-                    return ended
-        except TimeIsUp:
-            raise self._late(f"task {result.id}", terms) from None
-        raise CeleriacError(f"waiting for task {result.id} ended without its result")
+        end = result.known_end() or self._wait_for_end(
+            result, _Options(timeout, interval, on_message, on_interval)
+        )
+        value = value_of(end, propagate=propagate)
+        if callback is not None:
+            callback(result.id, value)
+        return value
 
     async def wait_for_pending_async(
         self,
-        result: "AsyncResult",
-        terms: Terms = Terms(),  # noqa: B008 - it does not change
-    ) -> ResultMeta:
+        result: AsyncResult,
+        callback: Callable[[str, Any], object] | None = None,
+        propagate: bool = True,
+        *,
+        timeout: float | None = None,
+        interval: float | None = None,
+        no_ack: bool = True,  # noqa: ARG002 - as above
+        on_message: Callable[[ResultMeta], object] | None = None,
+        on_interval: Callable[[], object] | None = None,
+    ) -> Any:
         """Do what :meth:`wait_for_pending` does, in an event loop; a cancelled wait leaves nothing behind."""
-        drained = self._drain_async(result.lineage(), terms)
-        try:
-            async with aclosing(drained):
-                async for metas in drained:
-                    ended = result.pick(metas)
-                    if ended is not None:
-                        return ended
-        except TimeIsUp:
-            raise self._late(f"task {result.id}", terms) from None
-        raise CeleriacError(f"waiting for task {result.id} ended without its result")
+        end = result.known_end() or await self._wait_for_end_async(
+            result, _Options(timeout, interval, on_message, on_interval)
+        )
+        value = value_of(end, propagate=propagate)
+        if callback is not None:
+            callback(result.id, value)
+        return value
 
     def iter_native(
         self,
         task_ids: Collection[str],
-        terms: Terms = Terms(),  # noqa: B008 - it does not change
+        *,
+        timeout: float | None = None,
+        interval: float | None = None,
+        on_message: Callable[[ResultMeta], object] | None = None,
+        on_interval: Callable[[], object] | None = None,
     ) -> Iterator[tuple[str, ResultMeta]]:
         """Yield id and result of each task as it ends. None of them yields nothing."""
+        options = _Options(timeout, interval, on_message, on_interval)
         try:
-            for metas in self._drain(task_ids, terms):
+            for metas in self._drain(task_ids, options):
                 for meta in metas:
                     if meta.is_ready:
                         yield meta.task_id, meta
         except TimeIsUp:
-            raise self._late(f"some of {len(task_ids)} tasks", terms) from None
+            raise self._late(f"some of {len(task_ids)} tasks", options) from None
 
     async def iter_native_async(
         self,
         task_ids: Collection[str],
-        terms: Terms = Terms(),  # noqa: B008 - it does not change
+        *,
+        timeout: float | None = None,
+        interval: float | None = None,
+        on_message: Callable[[ResultMeta], object] | None = None,
+        on_interval: Callable[[], object] | None = None,
     ) -> AsyncGenerator[tuple[str, ResultMeta]]:
         """Do what :meth:`iter_native` does, in an event loop."""
-        drained = self._drain_async(task_ids, terms)
+        options = _Options(timeout, interval, on_message, on_interval)
+        drained = self._drain_async(task_ids, options)
         try:
             async with aclosing(drained):
                 async for metas in drained:
@@ -196,34 +220,52 @@ class AsyncBackendMixin(ABC):
                         if meta.is_ready:
                             yield meta.task_id, meta
         except TimeIsUp:
-            raise self._late(f"some of {len(task_ids)} tasks", terms) from None
+            raise self._late(f"some of {len(task_ids)} tasks", options) from None
+
+    def _wait_for_end(self, result: AsyncResult, options: _Options) -> ResultMeta:
+        try:
+            for metas in self._drain(result.lineage(), options):
+                ended = result.pick(metas)
+                if ended is not None:
+                    return ended
+        except TimeIsUp:
+            raise self._late(f"task {result.id}", options) from None
+        raise CeleriacError(f"waiting for task {result.id} ended without its result")
+
+    async def _wait_for_end_async(self, result: AsyncResult, options: _Options) -> ResultMeta:
+        drained = self._drain_async(result.lineage(), options)
+        try:
+            async with aclosing(drained):
+                async for metas in drained:
+                    ended = result.pick(metas)
+                    if ended is not None:
+                        return ended
+        except TimeIsUp:
+            raise self._late(f"task {result.id}", options) from None
+        raise CeleriacError(f"waiting for task {result.id} ended without its result")
 
     # -- the one way of waiting behind them
 
-    def _drain(
-        self,
-        task_ids: Collection[str],
-        terms: Terms,
-    ) -> Iterator[list[ResultMeta]]:
-        deadline = terms.deadline()
+    def _drain(self, task_ids: Collection[str], options: _Options) -> Iterator[list[ResultMeta]]:
+        deadline = options.deadline()
         ids = dict.fromkeys(task_ids)
-        found = self.look(list(ids), terms.timeout)
+        found = self.look(list(ids), options.timeout)
         known = found or {}
-        yield terms.tell(list(known.values()))
+        yield options.tell(list(known.values()))
         rest = [task_id for task_id in ids if task_id not in known or not known[task_id].is_ready]
         if not rest:
             return
-        left = terms.left(deadline)
+        left = options.left(deadline)
         drainer = self.drainer()
         if isinstance(drainer, AsyncioDrainer):
             raise CallerError("an event loop cannot wait like this; use await, async for or as_completed()")
-        slot = drainer.slot(rest, wants_all=terms.on_message is not None)
+        slot = drainer.slot(rest, wants_all=options.on_message is not None)
         try:
             # Of the drainer: that of the backend is another one, should it be closed meanwhile.
             drainer.consumer.consume_from(slot, rest, deadline=deadline, peek=found is None)
-            for _ in drainer.drain_events_until(slot, left, terms.interval, terms.on_interval):
+            for _ in drainer.drain_events_until(slot, left, options.interval, options.on_interval):
                 # Who looked knows some of it.
-                yield terms.tell([meta for meta in slot.take() if meta != known.get(meta.task_id)])
+                yield options.tell([meta for meta in slot.take() if meta != known.get(meta.task_id)])
             _raise_again(slot.error)
         finally:
             if not slot.ready:
@@ -231,30 +273,30 @@ class AsyncBackendMixin(ABC):
                 drainer.consumer.drop(slot)
 
     async def _drain_async(
-        self,
-        task_ids: Collection[str],
-        terms: Terms,
+        self, task_ids: Collection[str], options: _Options
     ) -> AsyncGenerator[list[ResultMeta]]:
-        deadline = terms.deadline()
+        deadline = options.deadline()
         ids = list(dict.fromkeys(task_ids))
         # In a thread, and by the consumer: the loop must not wait for a socket.
         found = (
-            await to_thread(self.look, ids, terms.timeout) if ids and self.may_look(terms.timeout) else None
+            await to_thread(self.look, ids, options.timeout)
+            if ids and self.may_look(options.timeout)
+            else None
         )
         known = found or {}
         async for part in _in_parts(list(known.values())):
-            yield terms.tell(part)
+            yield options.tell(part)
         rest = [task_id for task_id in ids if task_id not in known or not known[task_id].is_ready]
         if not rest:
             return
-        left = terms.left(deadline)
+        left = options.left(deadline)
         drainer = self.drainer()
         if not isinstance(drainer, AsyncioDrainer):
             raise CallerError(
                 "to await a result, set result_drainer to 'asyncio', or leave it to us with None"
             )
-        slot = drainer.slot(rest, wants_all=terms.on_message is not None)
-        drained = drainer.drain_events_async(slot, left, terms.interval, terms.on_interval)
+        slot = drainer.slot(rest, wants_all=options.on_message is not None)
+        drained = drainer.drain_events_async(slot, left, options.interval, options.on_interval)
         try:
             async for few in _in_parts(rest):
                 drainer.consumer.consume_from(slot, few, deadline=deadline, peek=found is None)
@@ -263,15 +305,15 @@ class AsyncBackendMixin(ABC):
                     # Who looked knows some of it.
                     news = [meta for meta in slot.take() if meta != known.get(meta.task_id)]
                     async for part in _in_parts(news):
-                        yield terms.tell(part)
+                        yield options.tell(part)
             _raise_again(slot.error)
         finally:
             if not slot.ready:
                 # This may run in a finalizer, at any moment: nothing may be locked.
                 drainer.consumer.drop(slot)
 
-    def _late(self, whose: str, terms: Terms) -> ResultTimeout:
-        text = f"no result of {whose} within {terms.timeout:g} s"
+    def _late(self, whose: str, options: _Options) -> ResultTimeout:
+        text = f"no result of {whose} within {options.timeout:g} s"
         health = self.consumer.health()
         if health.phase == "up" or health.last_error is None:
             return ResultTimeout(text)
@@ -289,4 +331,4 @@ async def _in_parts(whole: list[_T]) -> AsyncGenerator[list[_T]]:
 def _raise_again(error: Exception | None) -> None:
     # A new one each time: one exception raised in many threads would mix their traces.
     if error is not None:
-        raise type(error)(str(error)) from error
+        raise type(error)(str(error)) from error.__cause__ or error

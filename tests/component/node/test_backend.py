@@ -10,6 +10,7 @@ import pytest
 from celeriac import Celeriac, MemoryBroker
 from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured, RemoteError
 from celeriac.model.result import Failure, ResultTree
+from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.redis_backend import RedisBackend
 from celeriac.node.rpc_backend import RpcBackend
 from tests.results import NEVER, PATIENCE, Store, StoreBackend, meta, settled, waiting
@@ -267,6 +268,24 @@ def test_an_app_that_is_closed_ends_its_links_and_can_be_used_again(
     assert is_closed
     assert future.result() == "b"
     assert backend.consumer is not first
+
+
+def test_a_consumer_class_is_used_from_the_next_start_and_refused_while_one_runs(
+    backend: StoreBackend, store: Store
+) -> None:
+    class Looking(BaseResultConsumer):
+        pass
+
+    running = backend.consumer
+    with pytest.raises(CallerError, match="set ResultConsumer before the first wait"):
+        backend.ResultConsumer = Looking
+    backend.close()
+    backend.ResultConsumer = Looking
+    store.finish("a")
+
+    assert type(running) is BaseResultConsumer
+    assert isinstance(backend.consumer, Looking)
+    assert backend.result("a").get(timeout=PATIENCE) == "a"
 
 
 def test_a_backend_can_be_closed_twice(backend: StoreBackend) -> None:

@@ -13,13 +13,14 @@ from weakref import ref
 import pytest
 
 from celeriac.core.waiting import WaitingList
-from celeriac.errors import AccessRefused, NetworkError, ResultTimeout
+from celeriac.errors import AccessRefused, CeleriacError, NetworkError, ResultTimeout
 from celeriac.model.result import ResultMeta
 from celeriac.node import consumer as consumer_module
 from celeriac.node.consumer import BaseResultConsumer
+from celeriac.node.drain_failure import FAILURE_LIMIT
 from celeriac.node.slot import LastingSlot, Slot
 from celeriac.runtime.threads import Threads
-from tests.results import NEVER, PATIENCE, Still, Store, StoreBackend, meta, quick, settled, slot_for
+from tests.results import NEVER, PATIENCE, Link, Still, Store, StoreBackend, meta, quick, settled, slot_for
 
 
 @pytest.fixture
@@ -419,8 +420,8 @@ def test_r5_an_error_while_a_fresh_link_is_made_loses_nobody(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_r5_who_ends_the_thread_that_drains_ends_nobodys_wait(
-    store: Store, running: BaseResultConsumer
+def test_r5_a_killed_thread_is_logged_and_replaced(
+    store: Store, running: BaseResultConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
     slot = slot_for("a")
     store.fail("drain", SystemExit())
@@ -430,6 +431,94 @@ def test_r5_who_ends_the_thread_that_drains_ends_nobodys_wait(
     store.put(meta("a"))
 
     assert wait_at(slot) == [meta("a")]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "killed by SystemExit()" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_r5_a_link_that_fails_to_close_loses_nobody(
+    store: Store, running: BaseResultConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Link) -> None:
+        raise ValueError("not closed")
+
+    slot = slot_for("a")
+    monkeypatch.setattr(Link, "close", fail)
+    store.fail("drain", RuntimeError("a bug"))
+
+    running.consume_from(slot, ["a"])
+    assert settled(lambda: not store.faults["drain"])
+    store.put(meta("a"))
+
+    assert wait_at(slot) == [meta("a")]
+
+
+def test_r5_a_kill_that_repeats_reaches_those_who_wait(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    class KilledError(BaseException):
+        """Not an Exception, like the timeouts of gevent and eventlet."""
+
+    class Killed(BaseResultConsumer):
+        def drain_events(self, timeout: float | None = None) -> None:  # noqa: ARG002
+            raise KilledError
+
+    pause, slot = Patient(), slot_for("a")
+    runtime, consumer = Still(lambda: pause), Killed(store.link(), settings=quick())
+    consumer.start(runtime)
+    consumer.consume_from(slot, ["a"])
+
+    for _ in range(FAILURE_LIMIT):
+        with pytest.raises(KilledError):
+            runtime.spawned.pop()()
+
+    assert isinstance(slot.error, CeleriacError)
+    assert isinstance(slot.error.__cause__, KilledError)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert len(runtime.spawned) == 1
+    assert pause.waits
+
+
+def test_r5_a_timeout_neither_loses_the_link_nor_spins(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(BaseResultConsumer):
+        turns = 0
+
+        def drain_events(self, timeout: float | None = None) -> None:  # noqa: ARG002
+            self.turns += 1
+            if self.turns == 3:
+                self.stop_soon()
+            raise TimeoutError("timed out")
+
+    pause = Patient()
+    runtime, consumer = Still(lambda: pause), Slow(store.link(), settings=quick())
+    consumer.start(runtime)
+    consumer.consume_from(slot_for("a"), ["a"])
+    runtime.spawned.pop()()
+
+    assert consumer.turns == 3
+    assert consumer.health().attempts == 0
+    assert len(pause.waits) >= 2
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("call", ["open", "read", "drain"])
+def test_r5_an_unexpected_error_that_stays_reaches_those_who_wait(
+    store: Store, running: BaseResultConsumer, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    slot, later = slot_for("a"), slot_for("a")
+    store.fail(call, RuntimeError("a bug"), times=FAILURE_LIMIT)
+
+    running.consume_from(slot, ["a"])
+    wait_at(slot)
+    running.consume_from(later, ["a"])
+    store.put(meta("a"))
+
+    assert isinstance(slot.error, CeleriacError)
+    assert repr(slot.error.__cause__) == "RuntimeError('a bug')"
+    assert wait_at(later) == [meta("a")]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def test_r5_who_looks_at_states_and_fails_harms_nobody(

@@ -2,14 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Event, Thread
 
 import pytest
 
 from celeriac.errors import ImproperlyConfigured, ResultTimeout
 from celeriac.model.result import ResultMeta
-from celeriac.node import drainer as drainer_module
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.drainer import (
     AsyncioDrainer,
@@ -18,17 +17,8 @@ from celeriac.node.drainer import (
     GeventDrainer,
     ThreadDrainer,
     drainer_class,
-    register_drainer,
 )
-from celeriac.runtime.base import Runtime, Spawned
-from celeriac.runtime.threads import Threads
-from tests.results import PATIENCE, Store, StoreBackend, meta, quick, settled, waiting
-
-
-@pytest.fixture
-def _known_drainers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what a test registers be gone after it."""
-    monkeypatch.setattr(drainer_module, "_drainers", dict(drainer_module._drainers))
+from tests.results import PATIENCE, Store, StoreBackend, meta, quick, settled
 
 
 @pytest.fixture
@@ -67,7 +57,7 @@ def test_without_a_name_the_drainer_is_that_of_the_place() -> None:
 def test_a_drainer_that_is_not_known_is_an_error_that_names_those_that_are() -> None:
     backend = StoreBackend(result_drainer="threads")
 
-    with pytest.raises(ImproperlyConfigured, match=r"'threads'; use one of asyncio, .*register_drainer"):
+    with pytest.raises(ImproperlyConfigured, match=r"'threads'; use one of .*asyncio, .*register_drainer"):
         backend.result("a").get(timeout=PATIENCE)
 
     assert settled(lambda: backend.health().waiters == 0)
@@ -85,31 +75,6 @@ def test_a_drainer_whose_package_is_missing_names_the_extra(
         backend.result("a").get(timeout=PATIENCE)
 
     assert settled(lambda: backend.health().waiters == 0)
-
-
-@pytest.mark.usefixtures("_known_drainers")
-def test_a_drainer_of_ones_own_can_be_registered_and_used() -> None:
-    spawned: list[str] = []
-
-    class Noted(Threads):
-        def spawn(self, run: Callable[[], object], *, name: str) -> Spawned:
-            spawned.append(name)
-            return super().spawn(run, name=name)
-
-    @register_drainer("mine")
-    class MyDrainer(Drainer):
-        def _new_runtime(self) -> Runtime:
-            return Noted()
-
-    store = Store()
-    backend = StoreBackend(store, result_drainer="mine")
-    with waiting(backend.consumer, lambda: backend.result("a").get(timeout=PATIENCE)) as (future,):
-        store.finish("a")
-
-    assert drainer_class("mine") is MyDrainer
-    assert future.result() == "a"
-    assert spawned == ["celeriac-results"]
-    backend.close()
 
 
 def test_drainers_of_one_backend_share_its_consumer() -> None:

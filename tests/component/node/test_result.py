@@ -24,6 +24,8 @@ from celeriac.node.drainer import ThreadDrainer, register_drainer
 from celeriac.node.result import AsyncResult
 from celeriac.node.result_set import ResultSet
 from celeriac.node.slot import Slot
+from celeriac.runtime.base import Flag
+from celeriac.runtime.threads import Threads
 from tests.results import PATIENCE, Store, StoreBackend, failed, meta, settled, waiting
 
 
@@ -48,6 +50,16 @@ def bare() -> Iterator[StoreBackend]:
 
 
 # -- what get() gives
+
+
+def test_get_takes_the_callback_and_no_ack_of_celery(backend: StoreBackend, store: Store) -> None:
+    values: list[tuple[str, object]] = []
+    store.put(meta("a", result=3))
+
+    value = backend.result("a").get(callback=lambda *call: values.append(call), no_ack=True)
+
+    assert value == 3
+    assert values == [("a", 3)]
 
 
 def test_a_result_that_is_stored_is_returned_without_waiting(backend: StoreBackend, store: Store) -> None:
@@ -243,12 +255,15 @@ def test_a_wait_can_be_begun_again_after_its_time_was_up(backend: StoreBackend, 
 # -- R8, R9: callbacks of who waits
 
 
-def test_r8_without_an_interval_who_waits_is_woken_once(backend: StoreBackend, store: Store) -> None:
+def test_r8_who_waits_is_woken_by_the_result_alone(backend: StoreBackend, store: Store) -> None:
     woken: list[int] = []
     result = backend.result("a")
 
     wait = waiting(
-        backend.consumer, lambda: result.get(timeout=PATIENCE, on_interval=lambda: woken.append(get_ident()))
+        backend.consumer,
+        lambda: result.get(
+            timeout=PATIENCE, interval=PATIENCE, on_interval=lambda: woken.append(get_ident())
+        ),
     )
     with wait as (future,):
         store.finish("a")
@@ -269,6 +284,30 @@ def test_with_an_interval_who_waits_is_called_again_and_again(backend: StoreBack
 
     assert value == "a"
     assert calls[0] >= 3
+
+
+def test_on_interval_is_called_each_second_unless_said_otherwise(backend: StoreBackend, store: Store) -> None:
+    waits: list[float | None] = []
+
+    class Noted(Threads):
+        def flag(self) -> Flag:
+            flag = super().flag()
+            wait = flag.wait
+
+            def note(timeout: float | None = None) -> object:
+                waits.append(timeout)
+                return wait(timeout)
+
+            flag.wait = note  # type: ignore[method-assign]
+            return flag
+
+    backend.drainer().runtime = Noted()
+    with waiting(backend.consumer, lambda: backend.result("a").get(on_interval=bool)) as (future,):
+        assert settled(lambda: waits)
+        store.finish("a")
+
+    assert future.result() == "a"
+    assert set(waits) == {1.0}
 
 
 def test_r9_each_who_waits_gets_the_states_of_its_own_task(backend: StoreBackend, store: Store) -> None:

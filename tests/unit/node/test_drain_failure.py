@@ -1,0 +1,72 @@
+"""Failures of the drain loop: what is logged, and when waits end with an error."""
+
+import logging
+
+import pytest
+
+from celeriac.errors import ConnectionLost
+from celeriac.node.drain_failure import FAILURE_LIMIT, DrainFailures
+
+
+@pytest.fixture(autouse=True)
+def _every_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.levelname for record in caplog.records]
+
+
+def test_a_loss_is_logged_once_until_the_connection_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    failures = DrainFailures()
+
+    for _ in range(3):
+        failures.log_loss(ConnectionLost("cut"))
+    failures.log_return()
+    failures.log_return()
+    failures.log_loss(ConnectionLost("cut again"))
+
+    assert levels(caplog) == ["WARNING", "INFO", "WARNING"]
+
+
+def test_equal_errors_are_logged_once_and_another_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    failures = DrainFailures()
+
+    for error in (ValueError("a"), ValueError("a"), ValueError("b"), ValueError("b")):
+        failures.add(error)
+
+    assert levels(caplog) == ["ERROR", "ERROR"]
+    assert all(record.exc_info for record in caplog.records)
+
+
+def test_errors_in_a_row_end_waits_with_an_error_that_names_the_last() -> None:
+    failures = DrainFailures()
+    error = ValueError("a bug")
+
+    ends = [failures.add(error) for _ in range(2 * FAILURE_LIMIT)]
+
+    assert [end is not None for end in ends] == ([False] * (FAILURE_LIMIT - 1) + [True]) * 2
+    last = ends[-1]
+    assert last is not None
+    assert "ValueError: a bug" in str(last)
+    assert last.__cause__ is error
+
+
+def test_errors_before_a_good_connection_do_not_count() -> None:
+    failures = DrainFailures()
+
+    ends = []
+    for _ in range(FAILURE_LIMIT):
+        ends += [failures.add(ValueError("a bug")) for _ in range(FAILURE_LIMIT - 1)]
+        failures.reset()
+
+    assert ends == [None] * len(ends)
+
+
+def test_an_error_of_the_system_ends_no_wait(caplog: pytest.LogCaptureFixture) -> None:
+    failures = DrainFailures()
+
+    ends = [failures.add(OSError("no file left")) for _ in range(3 * FAILURE_LIMIT)]
+
+    assert ends == [None] * len(ends)
+    assert levels(caplog) == ["WARNING"]
