@@ -23,6 +23,7 @@ __all__ = [
     "ENVELOPES",
     "EVENTS",
     "EVIL",
+    "FORBIDDEN_COMMANDS",
     "FREQUENCY",
     "HEADER_CLOCKS",
     "HEARTBEAT",
@@ -286,6 +287,8 @@ _COMMANDS: Final = (
     "pool_shrink", "query_task", "rate_limit", "registered", "report", "reserved", "revoke",
     "revoke_by_stamped_headers", "revoked", "scheduled", "shutdown", "terminate", "time_limit", "nosuch",
 )  # fmt: skip
+#: Those that the mailbox has, and must not obey.
+FORBIDDEN_COMMANDS: Final = ("election", "pool_grow", "revoke", "shutdown")
 _METHODS: Final[tuple[Any, ...]] = (None, "", 7, ["ping"], {}, "ping\n", "__import__('os')", "x" * 100)
 _PATTERNS: Final[tuple[Any, ...]] = (
     7, ["*"], "x" * 300, "(a+)+$", "(.*)*x", "(.|.)*x", "(", "[", "(?P<a>.)(?P=a)", ".*" * 8 + "x", "(?<!a)b",
@@ -348,7 +351,13 @@ REQUESTS: Final[dict[str, Case]] = {
             for name in ("celery", "celeryev", "celery.pidbox")
         },
     ),
-    **counted("mailbox not-allowed", {f"the command {name}": request(method=name) for name in _COMMANDS}),
+    **counted(
+        "mailbox not-allowed", {f"the command {name}": request(method=name) for name in FORBIDDEN_COMMANDS}
+    ),
+    **counted(
+        "mailbox unknown",
+        {f"the command {name}": request(method=name) for name in _COMMANDS if name not in FORBIDDEN_COMMANDS},
+    ),
     **counted(
         "mailbox not-allowed",
         {

@@ -131,6 +131,7 @@ def test_no_request_raises_or_moves_the_clock_far_or_makes_us_publish_elsewhere(
         stamp = reply.headers["clock"]
         assert isinstance(stamp, int)
         assert 0 < stamp <= MAX_CLOCK
-    assert len(broker.published) + sum(mailbox.refused.values()) <= len(received)
+    assert len(broker.published) <= len(received)
+    assert sum(mailbox.refused.values()) <= len(received)
     mailbox.receive(Message(json.dumps(BASE).encode()))
     assert json.loads(broker.published[-1][1].body) == {NODE: {"ok": "pong"}}

@@ -1,10 +1,9 @@
-"""``celeriac snapshot`` and ``evcam`` beside a real Redis, with a worker of Celery and one of ours."""
+"""``celeriac snapshot`` beside a real Redis, with a worker of ours."""
 
 import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,13 +11,11 @@ import pytest
 
 from celeriac import State
 from celeriac.app import Celeriac
-from celeriac.node.camera import Polaroid, evcam
 from celeriac.programs.port import ReservedPort
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
 from tests.interop.test_cli_elections import SHOP
-from tests.live import StartWorker, peer
 from tests.program import Program, own_environment
 
 PATIENCE = 60.0
@@ -226,31 +223,3 @@ def test_what_cannot_be_done_is_told_with_the_fix(
 
     assert process.returncode == code, err
     assert fix in err
-
-
-def test_evcam_takes_pictures_of_a_celery_worker(redis_url: str, celery_worker: StartWorker) -> None:
-    pictures: list[dict[str, tuple[str | None, str]]] = []
-
-    class Album(Polaroid):
-        def on_shutter(self, state: State) -> None:
-            pictures.append({uuid: (task.name, task.state) for uuid, task in state.itertasks()})
-
-    celery_worker(peer("5.7"), redis_url, hostname="w1@lab", pool="solo")
-    app = Celeriac(redis_url, redis_url, environ={})
-    receiver = app.events.Receiver()
-    thread = Thread(target=evcam, args=(Album, 0.05, "600/m"), kwargs={"app": app, "receiver": receiver})
-    thread.start()
-
-    def is_seen() -> bool:
-        app.send_task("peers.add", (2, 3)).get(timeout=PATIENCE)
-        return any(("peers.add", "SUCCESS") in picture.values() for picture in pictures)
-
-    try:
-        seen = wait_until(is_seen, patience=PATIENCE)
-    finally:
-        receiver.stop()
-        thread.join(PATIENCE)
-        app.close()
-
-    assert seen, pictures[-1:]
-    assert not thread.is_alive()

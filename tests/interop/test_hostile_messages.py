@@ -28,6 +28,7 @@ from tests.hostile import (
     ENVELOPES,
     EVENTS,
     EVIL,
+    FORBIDDEN_COMMANDS,
     FREQUENCY,
     HEADER_CLOCKS,
     HEARTBEAT,
@@ -48,6 +49,10 @@ HONEST, NODE = "honest@peer", "ours@celeriac"
 A_FEW = 1000
 
 
+def _obey(**_: object) -> None:
+    raise AssertionError("a command that nobody allowed was obeyed")
+
+
 class Victim:
     """A receiver with its state, and a mailbox, as one program holds them; and an honest peer of theirs."""
 
@@ -60,6 +65,7 @@ class Victim:
             stack.enter_context(self.wire)
             self.watcher = stack.enter_context(Watcher(self.app))
             self.node = stack.enter_context(Node(self.app, NODE))
+            self.node.mailbox.handlers.update(dict.fromkeys(FORBIDDEN_COMMANDS, _obey))
             self._stack = stack.pop_all()
         # Who is hostile later is a member already: then no membership may change.
         for name in (HONEST, EVIL, *CROWD):

@@ -46,12 +46,14 @@ def carry_out(
     if isinstance(concerned, Code):
         return concerned
     options: dict[str, Any] = {**order.options(), "timeout": order.timeout}
-    if not has_reply:
-        send(**options)
-        output.say(f"sent to {_whom(order)}; nodes do not reply to this")
-        return Code.OK
     answers = {node: value for answer in send(reply=True, **options) or () for node, value in answer.items()}
-    return _account(order, answers, missing={*concerned, *order.names} - answers.keys())
+    if not has_reply:  # but a node that refuses replies
+        answers = {node: value for node, value in answers.items() if _is_error(value)}
+        if not answers:
+            output.say(f"sent to {_whom(order)}; nodes do not reply to this")
+            return Code.OK
+    expected = {*concerned, *order.names} if has_reply else set()
+    return _account(order, answers, missing=expected - answers.keys())
 
 
 def confirm(session: Session, order: Order, what: str) -> list[str] | Code:
@@ -101,8 +103,11 @@ def _account(order: Order, answers: dict[str, object], *, missing: set[str]) -> 
     if not answers:
         output.say(f"no node answered of {_whom(order)}")
         return Code.UNAVAILABLE
-    has_errors = any(isinstance(value, dict) and value.keys() == {"error"} for value in answers.values())
-    return Code.FAILED if has_errors or missing else Code.OK
+    return Code.FAILED if missing or any(map(_is_error, answers.values())) else Code.OK
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {"error"}
 
 
 def _whom(order: Order) -> str:

@@ -109,7 +109,8 @@ def banner(app: "Celeriac", made: "Worker") -> list[str]:
         "pool": f"{made.pool.name}, {made.pool.size} at a time",
         "queues": ", ".join(made.tasks.queues),
         "events": "of workers and tasks" if is_wide else "of workers; -E sends those of tasks too",
-        "commands": ", ".join(conf.control_allow) or "questions and revoke; --allow names others to obey",
+        "commands": ", ".join(conf.control_allow)
+        or "questions, revoke, elections and events; --allow names others",
         "state": conf.worker_state_db or "forgotten at the end; --statedb FILE keeps it",
         "tasks": shown or "none: import the modules that define them where the app is",
     }

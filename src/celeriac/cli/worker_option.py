@@ -90,7 +90,7 @@ class Tuning:
         typer.Option(
             "--allow",
             metavar="COMMANDS",
-            help="Commands to obey beyond those that only ask, and revoke: such as terminate,shutdown.",
+            help="Obey these commands beyond questions, revoke, elections and events, such as shutdown.",
         ),
     ] = None
 

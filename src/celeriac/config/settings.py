@@ -99,8 +99,9 @@ class Settings:
     #: One node, one mailbox, which goes with its connection: the node that was told is gone then.
     control_queue_exclusive: bool = True
     control_queue_durable: bool = False
-    #: Commands our nodes obey beyond those that only ask, and ``revoke``, which a hello can do too. None:
-    #: whoever reaches the broker can send commands, and some of them stop workers.
+    #: Commands that our nodes obey beyond questions, ``revoke``, which a hello can do too, ``election``,
+    #: limited by ``election_actions``, and ``enable_events``, ``disable_events`` and ``heartbeat``, which
+    #: every monitor sends. None: anyone who reaches the broker can send commands, and some stop workers.
     control_allow: tuple[str, ...] = ()
 
     #: The queue of tasks that name none, and the one a worker consumes from if it is told none.

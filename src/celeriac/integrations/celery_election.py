@@ -17,8 +17,9 @@ from celeriac.node.per_process import PerProcess
 from celeriac.transport.arbiters import arbiter_for
 from celeriac.wire.election import ACK_EVENT, ELECT_EVENT, candidate_name, read_election
 from celeriac.wire.event import Gate
+from celeriac.worker.election_handlers import Handler
 from celeriac.worker.election_task import ElectedTask
-from celeriac.worker.elector import Elector, Handler
+from celeriac.worker.elector import Elector
 
 __all__ = ["election_step"]
 

@@ -91,10 +91,11 @@ class TaskClient:
         """
         task_id = posting.request.id
         dispatcher = self._dispatcher()
+        fields = {"uuid": task_id, **sent_fields(posting)}
 
         def publish() -> None:
             with _logging_lost_event(task_id):
-                dispatcher.publish("task-sent", {"uuid": task_id, **sent_fields(posting)})
+                dispatcher.publish("task-sent", fields)
 
         with _logging_lost_event(task_id):
             dispatcher.open()

@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypedDict, Unpack
 
-from celeriac.config import Settings
+from celeriac.config import Limits, Settings
 from celeriac.errors import CallerError
 from celeriac.model.election import Election, Mode
-from celeriac.node.call import Callback, Caller, Destination
+from celeriac.node.call import Call, Callback, Caller, Destination
 from celeriac.node.clock import SharedClock
 from celeriac.node.inspect import Inspect
 from celeriac.transport.base import Connection
 from celeriac.wire.election import check_election, worker_mode
+from celeriac.wire.text import clean_text
 
 __all__ = ["Control", "Options", "Selection"]
 
@@ -20,6 +21,10 @@ Answers = list[dict[str, object]] | None
 #: Celery: with fewer an election stops the workers that take part in it.
 MIN_ELECTORS: Final = 3
 _PONG: Final = {"ok": "pong"}
+#: Reasons of workers that an error quotes, names that it lists for each, and how much of a reason.
+_MOST_REASONS: Final = 3
+_MOST_NAMES: Final = 5
+_REASON: Final = Limits(text_chars=300)
 
 
 class Selection(TypedDict, total=False):
@@ -67,8 +72,9 @@ class Control:
         pattern: str | None = None,
         matcher: str | None = None,
         known: Iterable[str] = (),
+        connection: object = None,  # noqa: ARG002  (Celery's)
     ) -> Inspect:
-        """Return what asks nodes about themselves."""
+        """Return what asks nodes about themselves. ``connection`` is ignored, as in :meth:`broadcast`."""
         return Inspect(
             self._caller,
             destination,
@@ -91,6 +97,7 @@ class Control:
         pattern: str | None = None,
         matcher: str | None = None,
         callback: Callback | None = None,
+        connection: object = None,  # noqa: ARG002  (Celery's)
     ) -> Answers:
         """Send any command, and with ``reply`` return what the nodes answer.
 
@@ -98,7 +105,9 @@ class Control:
         each reply; or once ``limit`` nodes have answered, by default as many as ``destination``
         names. ``matcher`` is the language of ``pattern``: ``glob``, the default, or ``pcre``.
         ``callback`` is called with each ``{node: value}`` as it comes. A lost link raises
-        :class:`~celeriac.errors.ConnectionLost`.
+        :class:`~celeriac.errors.ConnectionLost`. A node of ours that refuses the command replies
+        ``{"error": reason}``; without ``reply`` a refusal is not seen. ``connection`` is there for calls
+        written for Celery, and ignored: each command has a connection of its own to the broker of the app.
         """
         request = self._caller.request(
             command, arguments, destination=destination, pattern=pattern, matcher=matcher
@@ -254,12 +263,13 @@ class Control:
         id: str,  # noqa: A002  (Celery's name)
         topic: str,
         action: object = None,
+        connection: object = None,  # noqa: ARG002  (Celery's)
         *,
         mode: str = Mode.ONCE,
         force: bool = False,
         timeout: float = 1.0,
     ) -> None:
-        """Have the workers elect one of them, which then does ``action``.
+        """Have the workers elect one of them, which then does ``action``: JSON, or a signature.
 
         ``mode`` is ``once``, for one winner, or ``takeover``, where another acts if the winner dies before it
         has acted. For a leadership that lasts there is ``app.leadership``.
@@ -267,17 +277,27 @@ class Control:
         Celery: an election among one or two of its workers can stop them all. So those who are there are
         counted first, for ``timeout`` seconds, and CallerError is raised if there are fewer than three of
         Celery's and not none, or nobody at all. Those count that answer and also send a heartbeat: other
-        nodes answer too, and elect nobody. ``force`` skips the count.
+        nodes answer too, and elect nobody. Workers of ours then answer whether they may act. The first
+        that may ends the wait. CallerError is raised with the reasons if all refuse within ``timeout``
+        seconds, and also if none answers. ``force`` skips both. ``connection`` is ignored, as in
+        :meth:`broadcast`.
         """
-        election = Election(id, topic, action, worker_mode(mode))
+        election = Election(id, topic, _as_json(action), worker_mode(mode))
         check_election(election)
-        if not force:
-            self._check_electors(timeout)
         # Celery: it knows no modes, and its nodes need not be told of the usual one.
         more = {} if election.mode is Mode.ONCE else {"mode": election.mode.value}
-        self.broadcast("election", {"id": id, "topic": topic, "action": action, **more})
+        arguments = {"id": id, "topic": topic, "action": election.action, **more}
+        request = self._caller.request("election", arguments)
+        ours = frozenset() if force else self._check_electors(timeout)
+        if not ours:
+            self._caller.send(request, timeout=timeout)
+            return
+        call = self._caller.ask(request, timeout=timeout, is_enough=_is_accepted)
+        if not _is_accepted(call):
+            _check_refusals(election.id, ours, call)
 
-    def _check_electors(self, timeout: float) -> None:
+    def _check_electors(self, timeout: float) -> frozenset[str]:
+        """Return the workers that can elect one of them; none where workers of Celery are among them."""
         call = self._caller.ask(self._caller.request("ping"), timeout=timeout, is_listening=True)
         answered = {node for answer in call.replies for node in answer if answer[node] == _PONG} & call.heard
         celery = answered - call.ours
@@ -291,3 +311,47 @@ class Control:
                 f"an election among fewer than {MIN_ELECTORS} of Celery's workers can stop them; "
                 f"{len(celery)} answered: start more of them, or force it (force=True, --force)"
             )
+        return frozenset() if celery else frozenset(answered)
+
+
+def _as_json(action: object) -> object:
+    """Return an action as JSON: a signature, of ours or Celery's, as its dict."""
+    to_json = getattr(action, "__json__", None)
+    return action if to_json is None else to_json()
+
+
+def _is_refusal(value: object) -> bool:
+    return isinstance(value, dict) and "error" in value
+
+
+def _is_accepted(call: Call) -> bool:
+    """Return whether a worker may act: any, since one that missed the count gets the command all the same."""
+    return any(not _is_refusal(value) for reply in call.replies for value in reply.values())
+
+
+def _check_refusals(id: str, ours: frozenset[str], call: Call) -> None:  # noqa: A002
+    """Raise CallerError if no worker answered, or if all did and none of them may act."""
+    if ours.isdisjoint(call.answered):
+        raise CallerError(
+            f"no worker answered the election {id!r:.100}; it may or may not be held: "
+            "give the workers more time (timeout=)"
+        )
+    refused: dict[str, list[str]] = {}
+    for reply in call.replies:
+        for node, value in reply.items():
+            if node in ours and isinstance(value, dict):
+                refused.setdefault(clean_text(str(value["error"]), _REASON), []).append(node)
+    if not ours.issubset(node for nodes in refused.values() for node in nodes):
+        return  # one whose answer is missing may act
+    reasons = [f"{reason} ({_join_names(named)})" for reason, named in list(refused.items())[:_MOST_REASONS]]
+    more = len(refused) - len(reasons)
+    raise CallerError(
+        f"none of the workers that answered may act in the election {id!r:.100}: {'; '.join(reasons)}"
+        f"{f'; and {more} more reasons' if more else ''}"
+    )
+
+
+def _join_names(nodes: list[str]) -> str:
+    shown = sorted(set(nodes))
+    more = len(shown) - _MOST_NAMES
+    return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -4,7 +4,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from math import inf
 from resource import RUSAGE_SELF, getrusage
 from time import monotonic, time
 from typing import Final
@@ -14,6 +13,8 @@ from celeriac.core.revoked import RevokedSet
 from celeriac.errors import AccessRefused, CallerError, PeerError
 from celeriac.model.message import Message
 from celeriac.node.clock import SharedClock
+from celeriac.node.rate_limited_log import RateLimitedLog
+from celeriac.node.revoked import SharedRevokedSet
 from celeriac.transport.base import Connection
 from celeriac.wire.control import Reply, Request, Spelled, decode_request, encode_reply, is_addressed
 from celeriac.wire.field import is_name
@@ -21,7 +22,7 @@ from celeriac.wire.hello import decode_revoked, encode_revoked
 from celeriac.wire.names import node_queue, reply_exchange
 from celeriac.wire.text import clean_text
 
-__all__ = ["Handler", "Mailbox"]
+__all__ = ["TASK_QUESTIONS", "Handler", "Mailbox"]
 
 #: Called with the arguments of a request, by name; returns what JSON can hold.
 Handler = Callable[..., object]
@@ -32,10 +33,22 @@ _OPEN: Final = frozenset({"ping", "hello", "clock", "stats"})
 _ROUTINE: Final = "heartbeat"
 #: How late a command that changes something may be. Beyond it Celery speaks of clocks that drift.
 _LATE: Final = 16.0
-#: Between two lines of log for one reason: a flood of requests is no flood of log.
-_LOG_INTERVAL: Final = 60.0
 #: What an exception may say in a reply.
 _ERROR_TEXT: Final = Limits(text_chars=1000)
+#: Replies to refused commands, by reason. Other refusals have no reply: the sender waits no more, or waits
+#: elsewhere, or sent no request.
+_REFUSALS: Final = {
+    "not-allowed": "this node refuses the command {!r}: name it in control_allow",
+    "unknown": "this node has no command {!r}",
+}
+#: Questions about tasks, which every worker answers. A node that runs no tasks sends no reply, not even an
+#: error: Celery's monitors read a list of tasks from each.
+TASK_QUESTIONS: Final = frozenset(
+    {
+        *("active", "dump_active", "reserved", "dump_reserved", "scheduled", "dump_schedule"),
+        *("revoked", "dump_revoked", "registered", "dump_tasks", "active_queues", "query_task"),
+    }
+)
 #: Requests name no sender. They count as one peer, so that no flood of them makes a majority.
 _ANY_CLIENT: Final = "(control)"
 
@@ -47,7 +60,7 @@ class Mailbox:
 
     ``ping``, ``hello``, ``clock`` and ``stats`` are always answered, and what ``open_commands``
     names. Any other command is obeyed only if ``handlers`` has it and the setting
-    ``control_allow`` names it; else it gets no reply. Nothing that a peer sends raises:
+    ``control_allow`` names it; else the reply is an error that says so. Nothing that a peer sends raises:
     :attr:`refused` counts it by reason.
 
     A ``hello`` brings ids of revoked tasks along, which join ``revoked``: nodes that meet tell
@@ -72,7 +85,7 @@ class Mailbox:
         self.hostname = hostname
         self.settings = settings
         self.clock = clock
-        self.revoked = RevokedSet() if revoked is None else revoked
+        self.revoked = SharedRevokedSet() if revoked is None else revoked
         self.handlers: dict[str, Handler] = {
             "ping": self._ping,
             "clock": self._clock,
@@ -89,7 +102,7 @@ class Mailbox:
         self._now = now
         self._wall_time = wall_time
         self._started_at = now()
-        self._logged_at: dict[str, float] = {}
+        self._limited_log = RateLimitedLog(logger, now=now)
         self._reply_exchange = reply_exchange(settings)
         self._connection: Connection | None = None
 
@@ -122,9 +135,18 @@ class Mailbox:
             self._obey(request)
         else:
             self._refuse(refusal, request.method)
+            is_silent = refusal == "unknown" and request.method in TASK_QUESTIONS
+            if refusal in _REFUSALS and not is_silent:
+                text = _REFUSALS[refusal].format(request.method)
+                self._send(request, self._encode(request, {"error": text}))
 
     def _refusal(self, request: Request) -> str | None:
         """Return why a request is not obeyed, None if it is."""
+        # Celery: replies to any exchange that the request names, also to queues of tasks.
+        if request.reply_to is not None and request.reply_to.exchange != self._reply_exchange.name:
+            return "reply-exchange"
+        if request.method not in self.handlers:
+            return "unknown"
         if request.method not in self._open:
             if request.method not in self.settings.control_allow:
                 return "not-allowed"
@@ -132,11 +154,6 @@ class Mailbox:
             # What only tells something may be late: the reply finds nobody, and that is all.
             if 0 < request.expires_at < self._wall_time() - _LATE:
                 return "expired"
-        if request.method not in self.handlers:
-            return "unknown"
-        # Celery: replies wherever it is told to, the queues of tasks included.
-        if request.reply_to is not None and request.reply_to.exchange != self._reply_exchange.name:
-            return "reply-exchange"
         return None
 
     def _obey(self, request: Request) -> None:
@@ -186,10 +203,7 @@ class Mailbox:
         )
 
     def _log(self, key: str, text: str, *values: object) -> None:
-        now = self._now()
-        if now - self._logged_at.get(key, -inf) >= _LOG_INTERVAL:
-            self._logged_at[key] = now
-            logger.warning(text, *values)
+        self._limited_log.write(logging.WARNING, key, text, *values)
 
     # -- what every node can tell
 

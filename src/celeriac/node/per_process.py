@@ -28,6 +28,11 @@ class PerProcess(Generic[_T]):
             # In one step: of two threads that come at once, both get the same.
             return self._by_process.setdefault(process, self._make())
 
+    @property
+    def is_made(self) -> bool:
+        """Whether this process has one."""
+        return os.getpid() in self._by_process
+
     def pop(self) -> _T | None:
         """Return that of this process, if there is one, and hold it no more."""
         return self._by_process.pop(os.getpid(), None)

@@ -16,19 +16,13 @@ from celeriac.worker.argument import ids_of
 from celeriac.worker.assignment import Assignment, Desk, Stage
 from celeriac.worker.elector import Elector
 from celeriac.worker.pool.base import Pool
+from celeriac.worker.steps.gossip import GossipStep
 from celeriac.worker.steps.tasks import TasksStep
 
-__all__ = ["OPEN_QUESTIONS", "Answers"]
+__all__ = ["Answers"]
 
 #: Celery: a task that has ended, and is not settled yet, is ready.
 _STATES: Final[Mapping[Stage, str]] = {stage: stage.value for stage in Stage} | {Stage.ENDED: "ready"}
-#: Whoever reaches the broker may ask these of a worker.
-OPEN_QUESTIONS: Final = frozenset(
-    {
-        *("active", "dump_active", "reserved", "dump_reserved", "scheduled", "dump_schedule"),
-        *("revoked", "dump_revoked", "registered", "dump_tasks", "active_queues", "query_task"),
-    }
-)
 
 
 class Answers:
@@ -43,6 +37,7 @@ class Answers:
         revoked: SharedRevokedSet,
         pool: Pool,
         tasks: TasksStep,
+        gossip: GossipStep,
         elector: Elector,
         registered: Mapping[str, object],
     ) -> None:
@@ -52,6 +47,7 @@ class Answers:
         self._revoked = revoked
         self._pool = pool
         self._tasks = tasks
+        self._gossip = gossip
         self._elector = elector
         self._registered = registered
 
@@ -141,6 +137,7 @@ class Answers:
             "total": dict(self._desk.begun),
             "pool": self._pool.info(),
             "prefetch_count": self._tasks.prefetch,
+            "gossip": self._gossip.stats(),
             "elections": self._elector.stats(),
         }
 

@@ -23,9 +23,9 @@ __all__ = ["OPEN_COMMANDS", "Commands"]
 
 logger = logging.getLogger(__name__)
 
-#: Whoever reaches the broker may have these of a worker: a hello can revoke tasks too.
-#: What an election may start is named in ``election_actions``, by default nothing.
-OPEN_COMMANDS: Final = frozenset({"heartbeat", "revoke", "election"})
+#: Commands that every worker obeys. A hello revokes tasks too; ``election_actions`` names the tasks that an
+#: election may start, by default none; monitors send the others, and they change no task.
+OPEN_COMMANDS: Final = frozenset({"heartbeat", "enable_events", "disable_events", "revoke", "election"})
 
 
 class Commands:
@@ -83,13 +83,14 @@ class Commands:
         """Send a heartbeat now."""
         self._heart.beat()
 
-    def election(self, **fields: object) -> None:
-        """Take part in an election, if we may act in it. Celery: nobody replies to it."""
+    def election(self, **fields: object) -> object:
+        """Take part in an election, and answer whether this worker may act in it."""
         try:
             election = read_election(fields)
         except PeerError:
             raise CallerError("an election has an id, a topic, and an action of up to 16 KiB") from None
-        self._elector.join(election, monotonic())
+        refusal = self._elector.join(election, monotonic())
+        return {"error": refusal} if refusal else {"ok": "takes part"}
 
     def revoke(
         self, task_id: object = (), terminate: object = False, signal: object = "SIGTERM", **_: object

@@ -1,12 +1,10 @@
 """A worker's part in elections: what the rules want is said, asked and done here."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
 from queue import SimpleQueue
 from random import random
-from threading import Lock
 from time import monotonic, sleep
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -33,6 +31,7 @@ from celeriac.core.elections import Elections
 from celeriac.errors import CallerError, CeleriacError, NetworkError, PeerError
 from celeriac.model.election import Answer, Elect, Elected, Election, Level, Mode, Resigned
 from celeriac.model.events import Event
+from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.transport.arbiter import Arbiter
 from celeriac.wire.election import (
     ACK_EVENT,
@@ -48,21 +47,15 @@ from celeriac.wire.election import (
     resign_fields,
 )
 from celeriac.worker.crew import Crew
+from celeriac.worker.election_handlers import Handler
 from celeriac.worker.mandate import Mandate
 
-__all__ = ["Elector", "Handler", "election_key"]
+__all__ = ["Elector", "election_key"]
 
 logger = logging.getLogger(__name__)
 
-#: What acts for a topic: it is called with the action and the mandate.
-Handler = Callable[[object, Mandate], object]
-
 #: Threads that ask the arbiter, and that act: one that hangs must not keep all elections waiting.
 _ASKERS, _ACTORS = 2, 8
-#: Between two lines of log of one kind: whoever reaches the broker can call elections.
-_LOG_INTERVAL: Final = 60.0
-#: Kinds of those that are told apart, in that time: a kind can name what a peer sent.
-_MAX_KINDS: Final = 20
 _LOOK_EVERY: Final = 0.02
 #: Where what we do for an election is not over. Who claims may be granted it, and nobody else would be.
 _BUSY: Final = frozenset(
@@ -132,10 +125,13 @@ class Elector:
         #: Apart: what was done must be told in its time, however many claims wait, or another does it too.
         self._enders = Crew("celeriac-ender", _ASKERS)
         self._actors = Crew("celeriac-election", _ACTORS)
-        self._logging = Lock()
-        self._logged_at: OrderedDict[str, float] = OrderedDict()
+        self._limited_log = RateLimitedLog(logger)
         #: The level in force, as last seen; None before anybody has looked.
         self._level: Level | None = None
+        #: The reason why that level, or an arbiter that cannot be used, keeps this node from acting.
+        self._level_refusal = ""
+        #: Whether the level is to be looked up already: many elections may be refused at once.
+        self._is_looking = False
         self._is_enabled = is_enabled
         self._is_closing = False
 
@@ -151,7 +147,8 @@ class Elector:
         self._call(lambda now: self.elections.stand(election, now))
 
     def look(self) -> None:
-        """Find out the level in force, aside, and write it to the log."""
+        """Find out the level in force, in another thread, and log it if it has changed."""
+        self._is_looking = True
         self._askers.put(self._look)
 
     def close(self, timeout: float) -> None:
@@ -165,20 +162,24 @@ class Elector:
 
     # -- from the thread that hears other nodes
 
-    def join(self, election: Election, now: float) -> None:
-        """Take part in an election that somebody called, if we may act in it."""
+    def join(self, election: Election, now: float) -> str:
+        """Take part in an election that another node called.
+
+        Returns the reason why this node will not act in it, with the fix; empty if it may act. A level
+        that is not known yet counts as high enough. A level that was too low is looked up again, for the
+        next election: a node that has refused this one must not act in it after all.
+        """
         if self._is_closing:
-            return
-        if not self._is_enabled:
-            self._log("gossip", "This node runs without gossip, and takes part in no election.")
-            return
-        if self._refuses_celery and self._has_celery():
-            self._log("mixed", "Workers of Celery are there (election_mixed); this node does not take part.")
-            return
-        if election.mode is Mode.LEASE:
-            self._log("lease", "An election in mode lease is no election of workers: use app.leadership().")
-            return
+            return "this worker is stopping"
+        level_refusal = self._level_refusal
+        if level_refusal and not self._is_looking:
+            self.look()
+        absence = self._absence(election) or level_refusal
+        if absence:
+            self._log(absence, "This node takes no part in election %.100r: %s.", election.id, absence)
+            return absence
         self._carry_out(self.elections.join(election, now))
+        return self._refusal_to_act(election)
 
     def receive(self, event: Event, now: float) -> None:
         """Take what a node says of an election, ourselves included."""
@@ -249,15 +250,27 @@ class Elector:
             case Resign(id_, token):
                 self._teller.tell(RESIGN_EVENT, **resign_fields(Resigned(id_, self.owner, token)))
 
+    def _absence(self, election: Election) -> str:
+        """Return the reason why this node takes no part in an election at all; empty if it does."""
+        if not self._is_enabled:
+            return "this worker runs without gossip: start it with gossip, on Redis or RabbitMQ"
+        if self._refuses_celery and self._has_celery():
+            return "workers of Celery are there, and election_mixed is refuse: set it to follow"
+        if election.mode is Mode.LEASE:
+            return "mode lease is no election of workers: use app.leadership()"
+        return ""
+
     def _may_act(self, election: Election) -> bool:
-        refusal = (
-            f"there is no handler for topic {election.topic!r:.100} (gossip.election_handlers)"
-            if election.topic not in self._handlers
-            else self._refusal(election)
-        )
+        refusal = self._refusal_to_act(election)
         if refusal:
             self._log(refusal, "This node does not act in election %.100r: %s.", election.id, refusal)
         return not refusal
+
+    def _refusal_to_act(self, election: Election) -> str:
+        """Return the reason why this node may not act in an election; empty if it may."""
+        if election.topic not in self._handlers:
+            return f"there is no handler for topic {election.topic!r:.100} (gossip.election_handlers)"
+        return self._refusal(election)
 
     # -- what is done in other threads
 
@@ -298,6 +311,7 @@ class Elector:
         except NetworkError as error:
             self._log("arbiter", "The arbiter of elections cannot be asked: %s", error)
         except CeleriacError as error:
+            self._level_refusal = f"the arbiter of elections cannot be used: {error}"
             logger.error("The arbiter of elections cannot be used: %s", error)  # noqa: TRY400
             self._call(lambda now: self.elections.resign(request.id, now))
         except Exception:
@@ -317,33 +331,47 @@ class Elector:
                 return arbiter.release(key, owner, token)
 
     def _check_level(self, id: str) -> None:  # noqa: A002
-        """Give an election up if the level is too low: it can fall while we ask, with the link."""
+        """Give an election up if the level is too low: it can fall while we ask, with the connection."""
+        refusal = self._note_level()
+        if refusal:
+            self._log("level", "This node does not act in election %.100r: %s", id, refusal)
+            self._call(lambda now: self.elections.resign(id, now))
+
+    def _note_level(self) -> str:
+        """Keep the level of the arbiter; return the reason why it keeps this node from acting, if it does."""
         arbiter = self._arbiter()
-        self._level = arbiter.level
-        if self._level < self._min_level:
-            self._log(
-                "level",
-                "Elections here are of level %s, below election_min_level (%s), so nobody acts: %s",
-                self._level.name,
+        level = arbiter.level
+        refusal = ""
+        if level < self._min_level:
+            refusal = (
+                f"elections here are of level {level.name}, below election_min_level "
+                f"({self._min_level.name}): {arbiter.reason}"
+            )
+        # In one step: other threads read it at any time.
+        self._level, self._level_refusal = level, refusal
+        return refusal
+
+    def _look(self) -> None:
+        before = self._level
+        try:
+            arbiter = self._arbiter()
+            level = arbiter.look()
+            self._note_level()
+        except CeleriacError as error:
+            if not isinstance(error, NetworkError):  # to try again is no use
+                self._level_refusal = f"the arbiter of elections cannot be used: {error}"
+            self._log("look", "The level of elections is not known: %s", error)
+            return
+        finally:
+            self._is_looking = False
+        if level is not before:
+            log = logger.info if level >= self._min_level else logger.warning
+            log(
+                "Elections are of level %s (election_min_level %s): %s",
+                level.name,
                 self._min_level.name,
                 arbiter.reason,
             )
-            self._call(lambda now: self.elections.resign(id, now))
-
-    def _look(self) -> None:
-        try:
-            arbiter = self._arbiter()
-            self._level = level = arbiter.look()
-        except CeleriacError as error:
-            logger.warning("The level of elections is not known: %s", error)
-            return
-        log = logger.info if level >= self._min_level else logger.warning
-        log(
-            "Elections are of level %s (election_min_level %s): %s",
-            level.name,
-            self._min_level.name,
-            arbiter.reason,
-        )
 
     def _call(self, act: Callable[[float], list[Effect]]) -> None:
         """Have the thread that hears other nodes do something."""
@@ -351,12 +379,4 @@ class Elector:
         self._wake()
 
     def _log(self, kind: str, text: str, *arguments: object) -> None:
-        now = monotonic()
-        with self._logging:
-            # The oldest is the first: none is noted anew before it is forgotten.
-            while self._logged_at and now - next(iter(self._logged_at.values())) >= _LOG_INTERVAL:
-                self._logged_at.popitem(last=False)
-            if kind in self._logged_at or len(self._logged_at) >= _MAX_KINDS:
-                return
-            self._logged_at[kind] = now
-        logger.warning(text, *arguments)
+        self._limited_log.write(logging.WARNING, kind, text, *arguments)

@@ -25,6 +25,8 @@ class Step:
     after: ClassVar[tuple[str, ...]] = ()
     #: A step that is switched off keeps its place, and does nothing.
     is_enabled: bool = True
+    #: The reason why a step is off though nobody switched it off; empty if there is none.
+    unsupported: str = ""
 
     def start(self) -> None:
         """Begin; raises :class:`~celeriac.errors.NetworkError` if what it needs cannot be reached."""

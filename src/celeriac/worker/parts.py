@@ -11,14 +11,14 @@ from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.election import TASK_TOPIC
-from celeriac.node.mailbox import Mailbox
+from celeriac.node.mailbox import TASK_QUESTIONS, Mailbox
 from celeriac.node.posting import posting_for
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.node.sender import TaskSender
 from celeriac.node.task import Task
 from celeriac.transport.arbiter import Arbiter
 from celeriac.transport.base import Connection
-from celeriac.worker.answers import OPEN_QUESTIONS, Answers
+from celeriac.worker.answers import Answers
 from celeriac.worker.assignment import Desk
 from celeriac.worker.chord import Chords
 from celeriac.worker.commands import OPEN_COMMANDS, Commands
@@ -221,6 +221,7 @@ class Parts:
             revoked=self.revoked,
             pool=self.pool,
             tasks=self.tasks,
+            gossip=self.gossip,
             elector=self.elector,
             registered=self._place.tasks,
         )
@@ -243,6 +244,6 @@ class Parts:
             clock=self._place.clock,
             handlers=answers.handlers() | commands.handlers(),
             revoked=self.revoked,
-            open_commands=OPEN_QUESTIONS | OPEN_COMMANDS,
+            open_commands=TASK_QUESTIONS | OPEN_COMMANDS,
             more_stats=answers.stats,
         )

@@ -149,11 +149,17 @@ class Worker:
                 self._pause(backoff.next())
             else:
                 self._cluster.start()
+                self._report_unsupported()
                 self._tell_level()
                 self._ready.set()
                 logger.info("%s ready.", self.hostname)
                 return True
         return False
+
+    def _report_unsupported(self) -> None:
+        for step in self.graph:
+            if step.unsupported:
+                logger.warning("%s: off, %s", step.name, step.unsupported)
 
     def _tell_level(self) -> None:
         # Only where elections are wanted: to ask can make a stream at the broker.

@@ -105,6 +105,27 @@ def test_a_node_that_cannot_do_it_fails_the_command(cluster: Cluster) -> None:
     assert is_harmless(result.output)
 
 
+def test_a_node_that_refuses_is_named_and_fails_the_command(cluster: Cluster) -> None:
+    cluster.add_node("a@1", pool_grow=ok)
+    cluster.add_node("b@1")
+
+    result = cluster.run("control", "pool_grow", "-y", *QUICK)
+
+    assert result.exit_code == 1
+    assert "b@1: error: this node has no command 'pool_grow'" in result.stdout
+
+
+def test_a_node_that_refuses_a_command_without_a_reply_is_named_too(cluster: Cluster) -> None:
+    cluster.add_node("a@1", shutdown=lambda: None)
+    cluster.add_node("b@1")
+
+    result = cluster.run("control", "shutdown", "-y", *QUICK)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("b@1: error: this node has no command 'shutdown'")
+    assert "a@1" not in result.output
+
+
 def test_a_named_node_that_does_not_answer_is_told(cluster: Cluster) -> None:
     cluster.add_node("a@1", pool_grow=ok)
 

@@ -265,6 +265,14 @@ def test_an_election_that_nobody_would_take_part_in_is_refused(cluster: Cluster)
     assert elections(cluster) == []
 
 
+def test_an_election_that_no_worker_may_act_in_is_refused_with_the_reason(cluster: Cluster) -> None:
+    with workers(cluster, "a@1"):
+        result = cluster.run("elect", "task", "--action", REPORT, "--id", "e1", "--yes")
+
+    assert result.exit_code == 2
+    assert "task shop.report is not named in election_actions (a@1)" in result.stderr
+
+
 def test_an_election_among_enough_of_celerys_is_held(cluster: Cluster) -> None:
     for name in ("a@1", "b@1", "c@1"):
         cluster.add_speaker(heartbeat(name), hostname=name)

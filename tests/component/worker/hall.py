@@ -89,6 +89,10 @@ class Hall:
         known = [each.parts.elector.elections.all.get(id_) for each in self.workers]
         return ["" if each is None else each.phase.value for each in known]
 
+    def level_refusals(self) -> int:
+        """Return how many workers know that the level, or the arbiter, keeps them from acting."""
+        return sum(bool(each.parts.elector._level_refusal) for each in self.workers)
+
     def is_over(self, *ids: str) -> bool:
         """Tell whether these are over for every worker."""
         ends = {"following", "done", "failed"}

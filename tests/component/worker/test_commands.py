@@ -15,7 +15,7 @@ from tests.component.worker.kit import HOST, PATIENCE, HandPool, Site, come_true
 
 ALLOWED = (
     "terminate", "rate_limit", "time_limit", "pool_grow", "pool_shrink", "add_consumer", "cancel_consumer",
-    "enable_events", "disable_events", "shutdown", "conf",
+    "shutdown", "conf",
 )  # fmt: skip
 
 
@@ -27,9 +27,11 @@ def ask(site: Site, command: str, **arguments: object) -> Any:
 
 
 def is_refused(site: Site, command: str, **arguments: object) -> bool:
-    """Tell whether the worker gives no answer, though it hears us."""
-    silent = site.app.control.broadcast(command, arguments, reply=True, timeout=0.1, limit=1)
-    return not silent and ask(site, "ping") == {"ok": "pong"}
+    """Tell whether the worker answers that the command is not allowed."""
+    answer = ask(site, command, **arguments)
+    return bool(
+        answer["error"].startswith(f"this node refuses the command {command!r}: name it in control_allow")
+    )
 
 
 def catch_up(worker: Worker) -> None:
@@ -85,6 +87,15 @@ def test_questions_are_open_to_all(command: str) -> None:
 
     assert answer is not None
     assert "error" not in answer
+
+
+@pytest.mark.parametrize("command", ["enable_events", "disable_events", "heartbeat"])
+def test_the_commands_that_every_monitor_sends_are_open_to_all(command: str) -> None:
+    site = Site()
+    with site.worker():
+        answer = ask(site, command)
+
+    assert answer is None or answer.keys() == {"ok"}
 
 
 def test_to_end_what_runs_must_be_allowed_though_to_revoke_is_open() -> None:

@@ -16,6 +16,7 @@ from celeriac.model.message import Exchange
 from celeriac.node import call as call_module
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
+from celeriac.node.signature import Signature
 from celeriac.transport.memory import MemoryBroker, MemoryConnection
 from celeriac.wire.control import Request
 from tests.builders import nested
@@ -250,7 +251,8 @@ def test_what_nodes_would_refuse_is_not_sent(options: dict[str, Any], hint: str,
     assert cluster.broker.published == []
 
 
-def test_a_command_that_the_broker_does_not_confirm_is_reported() -> None:
+@pytest.mark.parametrize("reply", [False, True])
+def test_a_command_that_the_broker_does_not_confirm_is_reported(reply: bool) -> None:
     class Unsure(MemoryConnection):
         def unconfirmed(self, timeout: float = 0.0) -> int:  # noqa: ARG002
             return 1
@@ -259,7 +261,7 @@ def test_a_command_that_the_broker_does_not_confirm_is_reported() -> None:
     control = Control(lambda: Unsure(broker), settings=Settings(), clock=SharedClock(), hostname="gen7@web")
 
     with pytest.raises(ConnectionLost, match="not confirmed the command 'shutdown'"):
-        control.shutdown()
+        control.shutdown(reply=reply, timeout=SHORT)
 
 
 # -- the clock
@@ -564,6 +566,132 @@ def test_an_election_among_few_of_ours_is_held(workers: int) -> None:
     cluster.control().election("e1", "task", timeout=SHORT)
 
     assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping", "election"]
+
+
+def answering(value: object) -> Callable[[Peer, Request], Peer]:
+    """Return a worker of ours that answers an election."""
+
+    def answer(peer: Peer, request: Request) -> Peer:
+        return peer.reply(request, value) if request.method == "election" else our_elector(peer, request)
+
+    return answer
+
+
+REFUSES = answering({"error": "task shop.pay is not named in election_actions"})
+
+
+def test_an_election_that_no_worker_may_act_in_is_refused_with_the_reasons() -> None:
+    cluster = Cluster()
+    cluster.peer("w1@web", REFUSES)
+    cluster.peer("w2@web", REFUSES)
+    cluster.peer("w3@web", answering({"error": "this worker runs without gossip"}))
+
+    with pytest.raises(CallerError) as raised:
+        cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert str(raised.value) == (
+        "none of the workers that answered may act in the election 'e1': "
+        "task shop.pay is not named in election_actions (w1@web, w2@web); "
+        "this worker runs without gossip (w3@web)"
+    )
+
+
+@pytest.mark.parametrize("other", [our_elector, answering({"ok": "takes part"}), answering(None)])
+def test_an_election_that_one_worker_may_act_in_is_held(other: Callable[[Peer, Request], Peer]) -> None:
+    cluster = Cluster()
+    cluster.peer("w1@web", REFUSES)
+    cluster.peer("w2@web", other)
+
+    cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping", "election"]
+
+
+def test_a_worker_that_does_not_answer_may_act() -> None:
+    cluster = Cluster()
+    cluster.peer("w1@web", REFUSES)
+    cluster.peer("w2@web", lambda peer, request: request.method != "election" and our_elector(peer, request))
+
+    cluster.control().election("e1", "task", timeout=SHORT)
+
+
+def test_a_worker_that_missed_the_count_and_may_act_ends_the_wait_too() -> None:
+    cluster = Cluster()
+    cluster.peer("w1@web", REFUSES)
+    cluster.peer("w2@web", lambda peer, request: request.method == "election" and peer.reply(request, PONG))
+
+    cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping", "election"]
+
+
+def test_an_election_that_no_worker_answers_may_or_may_not_be_held() -> None:
+    cluster = Cluster()
+    cluster.node("monitor@web")  # which answers that it has no such command
+    cluster.peer("w1@web", lambda peer, request: request.method != "election" and our_elector(peer, request))
+
+    with pytest.raises(CallerError, match=r"no worker answered the election 'e1'.*may or may not.*timeout="):
+        cluster.control().election("e1", "task", timeout=SHORT)
+
+
+def test_the_first_worker_that_may_act_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.peer("w1@web", our_elector)
+    cluster.peer("w2@web", lambda peer, request: request.method != "election" and our_elector(peer, request))
+    control = cluster.control()
+    monkeypatch.setattr(control, "_check_electors", lambda _: frozenset({"w1@web", "w2@web"}))
+    only_one_wait(cluster)
+
+    control.election("e1", "task", timeout=60.0)
+
+
+def test_a_worker_that_answers_twice_may_act_if_one_answer_says_so() -> None:
+    cluster = Cluster()
+    cluster.peer("w1@web", lambda peer, request: [each(peer, request) for each in (REFUSES, our_elector)])
+
+    cluster.control().election("e1", "task", timeout=SHORT)
+
+
+def test_nodes_that_cannot_be_elected_do_not_end_the_wait_for_those_that_can() -> None:
+    cluster = Cluster()
+    for n in range(3):
+        cluster.node(f"monitor{n}@web")
+    cluster.peer("w1@web", REFUSES)
+
+    with pytest.raises(CallerError, match="none of the workers that answered may act"):
+        cluster.control().election("e1", "task", timeout=SHORT)
+
+
+def test_the_answers_of_ours_do_not_matter_where_celerys_workers_decide() -> None:
+    cluster = Cluster()
+    for n in range(3):
+        cluster.peer(f"w{n}@web", elector)
+    cluster.peer("ours@web", REFUSES)
+
+    cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert "reply_to" not in sent(cluster)[-1]
+
+
+def test_reasons_that_workers_give_are_bounded() -> None:
+    cluster = Cluster()
+    for n in range(50):
+        cluster.peer(f"w{n}@web", answering({"error": f"{n}" + "x" * 100_000}))
+
+    with pytest.raises(CallerError, match=r"and 47 more reasons") as raised:
+        cluster.control().election("e1", "task", timeout=SHORT)
+
+    assert len(str(raised.value)) < 2000
+
+
+def test_a_signature_is_an_action_and_a_connection_is_taken() -> None:
+    cluster = Cluster()
+
+    cluster.control().election("e1", "task", Signature("shop.pay", (7,)), object(), force=True)
+
+    (body,) = sent(cluster)
+    assert body["arguments"]["action"]["task"] == "shop.pay"
+    assert body["arguments"]["action"]["args"] == [7]
 
 
 def test_the_usual_mode_is_not_told_and_another_is() -> None:

@@ -14,7 +14,7 @@ from celeriac.errors import AccessRefused, CallerError, ConnectionLost
 from celeriac.model.clock import MAX_CLOCK
 from celeriac.model.message import Exchange, Message
 from celeriac.node.clock import SharedClock
-from celeriac.node.mailbox import Handler, Mailbox
+from celeriac.node.mailbox import TASK_QUESTIONS, Handler, Mailbox
 from celeriac.transport.memory import MemoryBroker, MemoryConnection
 from tests.builders import nested
 
@@ -201,15 +201,17 @@ def test_a_hello_of_nobody_is_an_error(arguments: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_is_not_allowed_does_nothing_and_gets_no_reply(command: str) -> None:
+def test_a_command_that_is_not_allowed_does_nothing_and_is_answered_with_an_error(command: str) -> None:
     calls: list[object] = []
     node = Node(handlers={command: lambda **arguments: calls.append(arguments)})
 
     answer = node.receive(message(command))
+    unasked = node.receive(message(command, reply_to=None, ticket=None))
 
-    assert answer is None
+    assert answer == {"error": f"this node refuses the command {command!r}: name it in control_allow"}
+    assert unasked is None
     assert calls == []
-    assert node.refused == {"heartbeat" if command == "heartbeat" else "not-allowed": 1}
+    assert node.refused == {"heartbeat" if command == "heartbeat" else "not-allowed": 2}
 
 
 def test_a_command_that_is_allowed_and_known_is_obeyed() -> None:
@@ -220,10 +222,29 @@ def test_a_command_that_is_allowed_and_known_is_obeyed() -> None:
     assert answer == {"ok": "tasks t1 flagged as revoked"}
 
 
-def test_a_command_that_is_allowed_but_unknown_gets_no_reply() -> None:
+def test_a_command_that_is_allowed_but_unknown_is_answered_with_an_error() -> None:
     node = allowing("revoke")
 
     answer = node.receive(message("revoke"))
+
+    assert answer == {"error": "this node has no command 'revoke'"}
+    assert node.refused == {"unknown": 1}
+
+
+def test_an_unknown_command_gets_no_advice_to_allow_it() -> None:
+    node = Node()
+
+    answer = node.receive(message("shutdown"))
+
+    assert answer == {"error": "this node has no command 'shutdown'"}
+    assert node.refused == {"unknown": 1}
+
+
+@pytest.mark.parametrize("question", sorted(TASK_QUESTIONS))
+def test_a_node_without_tasks_leaves_questions_about_tasks_without_a_reply(question: str) -> None:
+    node = Node()
+
+    answer = node.receive(message(question))
 
     assert answer is None
     assert node.refused == {"unknown": 1}
@@ -234,12 +255,12 @@ def test_an_attribute_of_the_mailbox_is_no_command() -> None:
 
     answers = [node.receive(message(method)) for method in ("receive", "_stats", "attach")]
 
-    assert answers == [None, None, None]
+    assert [answer.keys() for answer in answers] == [{"error"}] * 3
     assert node.refused == {"unknown": 3}
 
 
 def test_refusals_are_logged_once_a_minute_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
-    node = Node()
+    node = Node(handlers={"shutdown": lambda: None})
     caplog.set_level(logging.WARNING)
 
     for _ in range(50):
@@ -655,7 +676,9 @@ def test_commands_that_are_open_need_not_be_allowed() -> None:
     mailbox.receive(message("active"))
     mailbox.receive(message("shutdown"))
 
-    assert len(broker.published) == 1
+    active, shutdown = (json.loads(reply.body)[NODE] for _, reply in broker.published)
+    assert active == []
+    assert "control_allow" in shutdown["error"]
     assert mailbox.refused == {"not-allowed": 1}
 
 

@@ -18,6 +18,17 @@ def test_what_is_looked_through_does_not_change_meanwhile() -> None:
     assert list(revoked) == ["a", "b", "aa", "bb"]
 
 
+def test_the_time_is_now_where_it_is_not_given() -> None:
+    revoked = SharedRevokedSet(max_age=3600.0)
+
+    revoked.add("a")
+    revoked.merge(["b"])
+    revoked.purge()
+
+    assert list(revoked) == ["a", "b"]
+    assert [task_id for task_id, age in revoked.ages() if age < 3600.0] == ["a", "b"]
+
+
 def test_many_threads_add_merge_and_look_at_once() -> None:
     revoked = SharedRevokedSet(max_size=500)
     failures: list[Exception] = []

@@ -38,12 +38,13 @@ class Crew:
     lost, and one that has not waits again: no job begins twice.
     """
 
-    def __init__(self, runner: Runner, *, max_tasks: int | None) -> None:
+    def __init__(self, runner: Runner, *, size: int, max_tasks: int | None) -> None:
         self._runner = runner
         #: Who is told.
         self.listener: Listener
         self._max_tasks = max_tasks
-        self._size = 0
+        #: The most jobs that run at a time.
+        self.size = size
         #: Jobs that no process has been given.
         self.waiting: OrderedDict[int, Job] = OrderedDict()
         self.children: list[ChildProcess] = []
@@ -60,15 +61,14 @@ class Crew:
         """Whether a process has loaded the app."""
         return any(child.is_ready for child in self.children)
 
-    def resize(self, size: int, *, now: float) -> int:
-        """Have no more jobs run at a time than this; return how many processes are missing."""
-        self._size = size
+    def resize(self, *, now: float) -> int:
+        """Let idle processes beyond the size leave; return how many processes are missing."""
         staying = [child for child in self.children if child.leaves_by is None]
         idle = [child for child in staying if child.is_idle]
         # The others run on, and leave when they have nothing to do any more.
-        for child in idle[: max(0, len(staying) - size)]:
+        for child in idle[: max(0, len(staying) - self.size)]:
             child.leave(now)
-        return max(0, size - len(staying))
+        return max(0, self.size - len(staying))
 
     def dismiss(self, *, now: float) -> None:
         """Let every process go when it has done what it does."""
@@ -105,12 +105,12 @@ class Crew:
     def _freest(self, now: float) -> ChildProcess | None:
         """Return the process that should have the next job; None if all have enough."""
         busy = sum(not child.is_idle for child in self.children)
-        if busy > self._size:
+        if busy > self.size:
             return None
         best, least = None, max(1, min(_MOST_AHEAD, int(_AHEAD / max(self._pace, 1e-9))))
         for child in self.children:
             load = child.load
-            if load >= least or not child.takes_jobs or (load == 0 and busy == self._size):
+            if load >= least or not child.takes_jobs or (load == 0 and busy == self.size):
                 continue
             if self._max_tasks is not None and child.given >= self._max_tasks:
                 continue

@@ -54,7 +54,7 @@ class ProcessPool:
         self.size = size
         self._settings = settings
         self._app = app
-        self._crew = Crew(runner, max_tasks=settings.worker_max_tasks_per_child)
+        self._crew = Crew(runner, size=size, max_tasks=settings.worker_max_tasks_per_child)
         #: Guards the crew; notified when one of it is ready, and when none ever will be.
         self._changed = Condition(Lock())
         self._is_stopped = False
@@ -160,7 +160,10 @@ class ProcessPool:
             self._changed.notify_all()
 
     def _resize(self, size: int) -> None:
-        self.size = size
+        with self._changed:
+            # Here, not in the thread of the pool: a process that ends its job meanwhile gets no other one
+            # beyond the new size.
+            self.size = self._crew.size = size
         self._ring()
 
     def _check(self) -> None:
@@ -233,7 +236,7 @@ class ProcessPool:
     def _has_crew(self) -> bool:
         """Have as many processes as there should be; say whether the pool goes on."""
         with self._changed:
-            missing = 0 if self._is_stopped else self._crew.resize(self.size, now=monotonic())
+            missing = 0 if self._is_stopped else self._crew.resize(now=monotonic())
             if self._is_stopped:
                 self._crew.dismiss(now=monotonic())
             if self._is_killed:

@@ -21,18 +21,20 @@ from celeriac.core.membership import (
 )
 from celeriac.errors import PeerError
 from celeriac.model.election import Election, Mode
+from celeriac.model.events import Event
 from celeriac.model.message import Message
 from celeriac.node.clock import SharedClock
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.identity import OUR_IDENT
+from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.node.state import State
 from celeriac.wire.control import Request, encode_request
 from celeriac.wire.election import candidate_name, worker_mode
 from celeriac.wire.envelope import body_of
 from celeriac.wire.event import Gate
 from celeriac.wire.names import WORKER_EVENTS, control_exchange, event_exchange, event_queue
+from celeriac.worker.election_handlers import ElectionHandlers
 from celeriac.worker.elector import Elector
-from celeriac.worker.elector import Handler as ElectionHandler
 from celeriac.worker.graph import Step
 from celeriac.worker.steps.connection import ConnectionStep
 from celeriac.worker.teller import Teller
@@ -45,8 +47,10 @@ logger = logging.getLogger(__name__)
 _DRIVERS: Final = frozenset({"amqp", "redis", "memory"})
 #: What only our own nodes say to each other; Celery's do not listen to it.
 _CLUSTER_EVENTS: Final = "cluster.#"
-#: A node that was stalled must find what others said meanwhile, or it would take them for dead.
-_QUEUE_TTL: Final = 30.0
+#: Heartbeats, and seconds at least, that a message waits in the queue. Celery: one heartbeat, so that a
+#: worker that is stalled for two seconds misses the election messages of others. Old ones do no harm here.
+_QUEUE_TTL_HEARTBEATS: Final = 15
+_MIN_QUEUE_TTL: Final = 30.0
 #: But no more than this: the oldest goes.
 _QUEUE_LENGTH: Final = 20_000
 
@@ -57,9 +61,9 @@ class GossipStep(Step):
     """Listens to the events of workers, and tells who joins, leaves and is lost.
 
     ``on_node_join``, ``on_node_leave`` and ``on_node_lost`` are lists of handlers, called with the
-    member in the thread that listens; one that raises harms no other. ``election_handlers`` says, by
-    topic, what is done by the node that wins an election: it is called with the action and a
-    :class:`~celeriac.worker.mandate.Mandate`, in a thread of its own.
+    member in the thread that listens; one that raises harms no other. ``election_handlers`` holds, by
+    topic, the function that the winner of an election calls with the action and a
+    :class:`~celeriac.worker.mandate.Mandate`, or with the action alone, in a thread of its own.
     """
 
     name: ClassVar = "gossip"
@@ -80,11 +84,20 @@ class GossipStep(Step):
         is_enabled: bool = True,
     ) -> None:
         self.is_enabled = is_enabled and driver in _DRIVERS
+        if is_enabled and not self.is_enabled:
+            self.unsupported = (
+                f"transport {driver} has none: this worker sees no others, and takes part in no election"
+            )
         self.interval = interval
+        self.heartbeat_interval = heartbeat_interval
+        self.hostname = hostname
+        self.clock = clock
+        #: The name of this worker among candidates; the lower one wins where clocks are equal.
+        self.full_hostname = candidate_name(hostname, pid)
         self.on_node_join: list[Handler] = []
         self.on_node_leave: list[Handler] = []
         self.on_node_lost: list[Handler] = []
-        self.election_handlers: dict[str, ElectionHandler] = {}
+        self.election_handlers = ElectionHandlers()
         #: Who holds the elections; set before anything is heard.
         self.elector: Elector
         #: What the workers say of themselves.
@@ -94,8 +107,8 @@ class GossipStep(Step):
         self._gossip = Gossip(hostname, clock=clock, state=self.state, membership=self.membership)
         self._connection = connection
         self._settings = settings
-        self._clock = clock
         self._teller = Teller(dispatcher)
+        self._limited_log = RateLimitedLog(logger)
         self._looks_at = 0.0
         self._tells_at = 0.0
         self._told = ""
@@ -104,6 +117,7 @@ class GossipStep(Step):
         """Listen."""
         link = self._connection.link
         exchange = event_exchange(self._settings.event_exchange, link.driver)
+        ttl = max(_MIN_QUEUE_TTL, _QUEUE_TTL_HEARTBEATS * self.heartbeat_interval)
         for routing_key in (WORKER_EVENTS, _CLUSTER_EVENTS):
             queue = event_queue(
                 self._settings,
@@ -112,7 +126,7 @@ class GossipStep(Step):
                 routing_key=routing_key,
                 max_length=_QUEUE_LENGTH,
             )
-            link.subscribe(queue._replace(message_ttl=_QUEUE_TTL), self.receive)
+            link.subscribe(queue._replace(message_ttl=ttl), self.receive)
         self.membership.reconnected(monotonic())
 
     def lose(self) -> None:
@@ -121,15 +135,23 @@ class GossipStep(Step):
 
     def receive(self, message: Message) -> None:
         """Take one message of events."""
-        try:
-            body = body_of(message)
-        except PeerError as error:
-            self.gate.refuse(error, message.body)
-            return
+        refused = self.gate.refused.total()
         now, received_at = monotonic(), time()
-        for event in self.gate.decode(body, received_at):
+        for event in self._decode(message, received_at):
             effects = self.state.freeze_while(self._gossip.receive, event, now, received_at=received_at)
             self._carry_out(effects)
+
+        if self.gate.refused.total() > refused:
+            self._limited_log.write(
+                logging.ERROR,
+                "unreadable",
+                "gossip: unreadable message, refused=%s (see celeriac inspect stats)",
+                dict(self.gate.refused),
+            )
+
+    def stats(self) -> dict[str, object]:
+        """Return the part of ``stats`` on gossip."""
+        return {"refused": dict(self.gate.refused)}
 
     def election(
         self,
@@ -168,6 +190,13 @@ class GossipStep(Step):
             self._tell()
         return min(self._looks_at, self.elector.tick(now))
 
+    def _decode(self, message: Message, received_at: float) -> list[Event]:
+        try:
+            return self.gate.decode(body_of(message), received_at)
+        except PeerError as error:
+            self.gate.refuse(error, message.body)
+            return []
+
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -191,7 +220,7 @@ class GossipStep(Step):
     def _look_for(self, suspected: Suspected) -> None:
         """Ask a suspect for a sign of life, and tell the others."""
         self._teller.tell(SUSPECT_EVENT, **suspicion_fields(suspected))
-        request = Request("heartbeat", destination=(suspected.hostname,), clock=self._clock.forward())
+        request = Request("heartbeat", destination=(suspected.hostname,), clock=self.clock.forward())
         spelled = encode_request(request)
         self._connection.link.publish(control_exchange(self._settings), spelled.body, headers=spelled.headers)
 

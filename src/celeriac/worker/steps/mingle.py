@@ -43,6 +43,10 @@ class MingleStep(Step):
         is_enabled: bool = True,
     ) -> None:
         self.is_enabled = is_enabled and driver in _DRIVERS
+        if is_enabled and not self.is_enabled:
+            self.unsupported = (
+                f"transport {driver} has none: this worker learns no clock and no revoked tasks from others"
+            )
         #: The nodes that answered last.
         self.neighbours: tuple[str, ...] = ()
         self._control = control
