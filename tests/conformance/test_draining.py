@@ -1,0 +1,464 @@
+"""Statements on draining in threads: consumers, drainers, waits, and connections that fail."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event, get_ident
+from threading import enumerate as threads
+from typing import Any
+
+import pytest
+from celery.backends.asynchronous import Drainer as CeleryDrainer
+
+from celeriac import Celeriac, MemoryBroker
+from celeriac.config import Settings
+from celeriac.errors import CeleriacError, ConnectionLost, RemoteError, ResultTimeout
+from celeriac.model.result import ResultMeta
+from celeriac.node import consumer as consumer_module
+from celeriac.node import drainer as drainer_module
+from celeriac.node.consumer import BaseResultConsumer
+from celeriac.node.drainer import Drainer, ThreadDrainer, register_drainer
+from celeriac.runtime.base import Flag, Runtime, Spawned
+from celeriac.runtime.threads import Threads
+from celeriac.testing.brokers import RedisServer
+from tests.live import StartWorker, peer
+from tests.results import PATIENCE, Store, meta, quick, settled, slot_for, waiting
+
+
+class NotedFlag:
+    """A flag that notes how long each wait may take."""
+
+    def __init__(self) -> None:
+        event = Event()
+        self.waits: list[float | None] = []
+        self.set, self.clear, self._wait = event.set, event.clear, event.wait
+
+    def wait(self, timeout: float | None = None) -> None:
+        self.waits.append(timeout)
+        self._wait(timeout)
+
+
+class NotedThreads(Threads):
+    """Threads that note what is started in the background, and whose flags note their waits."""
+
+    def __init__(self) -> None:
+        self.flags: list[NotedFlag] = []
+        self.spawned: list[str] = []
+
+    def flag(self) -> Flag:
+        self.flags.append(NotedFlag())
+        return self.flags[-1]
+
+    def spawn(self, run: Callable[[], object], *, name: str) -> Spawned:
+        self.spawned.append(name)
+        return super().spawn(run, name=name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _noted_drainer() -> Iterator[None]:
+    """Let the setting ``result_drainer`` be "noted", for these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drainer_module, "_drainers", dict(drainer_module._drainers))
+
+        @register_drainer("noted")
+        class NotedDrainer(Drainer):
+            def new_runtime(self) -> Runtime:
+                return NotedThreads()
+
+        yield
+
+
+def app_on(broker: str | MemoryBroker, backend: str, **settings: Any) -> Celeriac:
+    short = {"broker_retry_base": 0.01, "broker_retry_cap": 0.05}
+    return Celeriac(broker, backend=backend, environ={}, **{**short, **settings})
+
+
+def getting(app: Celeriac, task_id: str, timeout: float = PATIENCE) -> Callable[[], Any]:
+    return lambda: app.AsyncResult(task_id).get(timeout=timeout)
+
+
+def pause_of(app: Celeriac) -> NotedFlag:
+    """Return the flag at which the consumer of an app with the drainer "noted" pauses."""
+    runtime = app.backend.drainer().runtime
+    assert isinstance(runtime, NotedThreads)
+    return runtime.flags[0]
+
+
+@pytest.fixture
+def app(redis_url: str) -> Iterator[Celeriac]:
+    """An app whose results are kept in a real Redis."""
+    app = app_on(redis_url, redis_url)
+    yield app
+    app.close()
+
+
+# -- consumers and drainers
+
+
+def test_107_a_consumer_sees_every_state_of_pending_results(app: Celeriac) -> None:
+    """`BaseResultConsumer` keeps the pending results and calls `on_state_change` for each state."""
+    seen: list[str] = []
+
+    class Looking(BaseResultConsumer):
+        def on_state_change(self, meta: ResultMeta) -> None:
+            seen.append(meta.status)
+
+    app.backend.ResultConsumer = Looking
+    with waiting(app.backend.consumer, getting(app, "a")) as (future,):
+        pending = app.backend.health().watched
+        app.backend.store_result("a", 50, "PROGRESS")
+        assert settled(lambda: seen)
+        app.backend.store_result("a", "done")
+
+    assert future.result() == "done"
+    assert pending == 1
+    assert list(dict.fromkeys(seen)) == ["PROGRESS", "SUCCESS"]
+    assert settled(lambda: app.backend.health().watched == 0)
+
+
+@pytest.mark.differs("Consumers and drainers of your own")
+def test_108_drain_events_until_is_a_generator_that_ends_with_a_full_slot() -> None:
+    """`Drainer.drain_events_until` is a generator that drains until a promise is fulfilled."""
+    store = Store()
+    drainer = ThreadDrainer(BaseResultConsumer(store.link(), settings=quick()))
+    slot = drainer.slot(["a", "b"])
+    steps = drainer.drain_events_until(slot, PATIENCE)
+
+    slot.put(meta("a"))
+    next(iter(steps))
+    first = slot.take()
+    slot.put(meta("b"))
+    rest = [each for _ in steps for each in slot.take()]
+
+    assert inspect.isgenerator(steps)
+    assert (first, rest) == ([meta("a")], [meta("b")])
+    # Celery's takes a promise, and reads the socket itself.
+    assert list(inspect.signature(CeleryDrainer.drain_events_until).parameters)[:2] == ["self", "p"]
+    assert list(inspect.signature(Drainer.drain_events_until).parameters)[:2] == ["self", "slot"]
+    assert store.asked["drain"] == 0
+
+
+def test_110_register_drainer_makes_a_drainer_available() -> None:
+    """A drainer registered with `@register_drainer` is used where the setting `result_drainer` names it."""
+    app = app_on(MemoryBroker(), "rpc://", result_drainer="noted")
+    reply_to = getattr(app.backend, "reply_to", "")
+
+    with waiting(app.backend.consumer, getting(app, "a")) as (future,):
+        app.backend.store_result("a", 42, reply_to=reply_to)
+    runtime = app.backend.drainer().runtime
+    app.close()
+
+    assert future.result() == 42
+    assert isinstance(runtime, NotedThreads)
+    assert runtime.spawned == ["celeriac-results"]
+
+
+def test_111_the_default_drainer_blocks_only_the_thread_that_waits(app: Celeriac) -> None:
+    """The default drainer blocks the thread that waits, and no other."""
+    app.backend.store_result("b", "for another thread")
+
+    with waiting(app.backend.consumer, getting(app, "a")) as (future,):
+        value = app.AsyncResult("b").get(timeout=PATIENCE)
+        was_waiting = not future.done()
+        app.backend.store_result("a", "for the first")
+
+    assert (value, was_waiting) == ("for another thread", True)
+    assert future.result() == "for the first"
+
+
+# -- waiting
+
+
+def test_116_wait_for_pending_starts_the_drainer_and_waits(app: Celeriac) -> None:
+    """`AsyncBackendMixin.wait_for_pending(result)` starts the drainer and waits for the result."""
+    before = set(threads())
+
+    with waiting(app.backend.consumer, lambda: app.backend.wait_for_pending(app.AsyncResult("a"))) as (
+        future,
+    ):
+        started = {thread.name for thread in set(threads()) - before}
+        app.backend.store_result("a", 42)
+
+    assert "celeriac-results" in started
+    assert future.result() == 42
+
+
+def test_117_wait_for_pending_takes_the_arguments_of_celery(app: Celeriac) -> None:
+    """`wait_for_pending` takes a timeout, an interval, callbacks and `propagate`."""
+    intervals: list[int] = []
+    states: list[Any] = []
+    values: list[tuple[str, Any]] = []
+    failing = app.AsyncResult("failing")
+
+    def store_after_some_intervals() -> None:
+        intervals.append(get_ident())
+        if len(intervals) == 3:
+            app.backend.store_result("failing", 50, "PROGRESS")
+        if states == ["PROGRESS"]:
+            app.backend.store_result("failing", ValueError("no"), "FAILURE")
+
+    # As Celery's AsyncResult.get calls it.
+    error = app.backend.wait_for_pending(
+        failing,
+        timeout=PATIENCE,
+        interval=0.01,
+        on_interval=store_after_some_intervals,
+        no_ack=True,
+        propagate=False,
+        callback=lambda task_id, value: values.append((task_id, value)),
+        on_message=lambda body: states.append(body["status"]),
+    )
+
+    assert isinstance(error, RemoteError)
+    assert values == [("failing", error)]
+    assert states == ["PROGRESS", "FAILURE"]
+    assert set(intervals) == {get_ident()}
+    with pytest.raises(RemoteError, match="ValueError: no"):
+        app.backend.wait_for_pending(failing, timeout=PATIENCE)
+    with pytest.raises(ResultTimeout, match=r"within 0.01 s"):
+        app.backend.wait_for_pending(app.AsyncResult("never"), timeout=0.01)
+
+
+def test_118_results_of_a_celery_worker_arrive_over_redis(
+    redis_url: str, app: Celeriac, celery_worker: StartWorker
+) -> None:
+    """The Redis backend brings the results of Celery workers."""
+    celery_worker(peer("5.7"), redis_url, pool="solo")
+
+    added = app.send_task("peers.add", [2, 3])
+    failed = app.send_task("peers.fail", ["on purpose"])
+    retried = app.send_task("peers.retry_then_succeed")
+
+    assert added.get(timeout=PATIENCE) == 5
+    with pytest.raises(RemoteError, match="ValueError: on purpose"):
+        failed.get(timeout=PATIENCE)
+    assert retried.get(timeout=PATIENCE) == 2
+
+
+def test_119_results_of_a_celery_worker_arrive_as_messages(amqp_url: str, celery_worker: StartWorker) -> None:
+    """The RPC backend brings the results of Celery workers as messages."""
+    celery_worker(peer("5.7"), amqp_url, pool="solo")
+    app = app_on(amqp_url, "rpc://")
+
+    results = app.ResultSet([app.send_task("peers.add", [number, number]) for number in range(3)])
+    failed = app.send_task("peers.fail", ["on purpose"])
+    values = results.join(timeout=PATIENCE)
+
+    assert values == [0, 2, 4]
+    with pytest.raises(RemoteError, match="ValueError: on purpose"):
+        failed.get(timeout=PATIENCE)
+    app.close()
+
+
+# -- connections that fail
+
+
+class Turns(BaseResultConsumer):
+    """A consumer that counts its turns, and notes the failed attempts at each turn without a connection."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.turns = 0
+        #: Attempts that failed, and pauses, by the time of a turn.
+        self.down: list[tuple[int, int]] = []
+
+    def drain_events(self, timeout: float | None = None) -> None:
+        self.turns += 1
+        if self.is_down and isinstance(self._pause, NotedFlag):
+            self.down.append((self._backoff.attempts, len(self._pause.waits)))
+        super().drain_events(timeout)
+
+
+class Records(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@dataclass(frozen=True)
+class Outage:
+    """How waits went while their Redis was away, and what the consumer did meanwhile."""
+
+    value: object
+    #: What a wait with a timeout raised meanwhile.
+    error: str
+    #: Attempts that failed, pauses and turns without a connection.
+    attempts: int
+    pauses: list[float | None]
+    turns: int
+    records: list[logging.LogRecord]
+
+
+@pytest.fixture(scope="module")
+def outage() -> Iterator[Outage]:
+    """A Redis that is killed while somebody waits, and starts again after some attempts to reconnect."""
+    handler, logger = Records(), logging.getLogger("celeriac.node.drain_failure")
+    with ExitStack() as stack:
+        server = stack.enter_context(RedisServer())
+        stack.callback(logger.setLevel, logger.level)
+        stack.callback(logger.removeHandler, handler)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        app = app_on(server.url, server.url, result_drainer="noted")
+        stack.callback(app.close)
+        app.backend.ResultConsumer = Turns
+        pause, consumer = pause_of(app), app.backend.consumer
+        assert isinstance(consumer, Turns)
+        with waiting(consumer, getting(app, "a")) as (lasting,):
+            assert settled(lambda: consumer.health().phase == "up")
+            server.kill()
+            assert settled(lambda: len(consumer.down) and consumer.down[-1][0] >= 10)
+            with pytest.raises(ResultTimeout) as caught:
+                app.AsyncResult("never").get(timeout=0.2)
+            server.start()
+            app.backend.store_result("a", "it came")
+        first, last = consumer.down[0], consumer.down[-1]
+        yield Outage(
+            value=lasting.result(),
+            error=str(caught.value),
+            attempts=last[0] - first[0],
+            pauses=pause.waits[first[1] : last[1]],
+            turns=len(consumer.down) - 1,
+            records=handler.records,
+        )
+
+
+def lose_connection() -> None:
+    raise ConnectionLost("cut")
+
+
+def test_120_reconnect_on_error_reconnects_after_a_lost_connection() -> None:
+    """`reconnect_on_error` handles the loss of a connection by reconnecting."""
+    store, slot = Store(), slot_for("a")
+    consumer = BaseResultConsumer(store.link(), settings=quick(broker_retry_base=1e-9, broker_retry_cap=1e-9))
+    consumer.consume_from(slot, ["a"])
+    consumer.drain_events(0.0)
+
+    with consumer.reconnect_on_error():
+        lose_connection()
+    was_down = consumer.is_down
+    for _ in range(4):
+        consumer.drain_events(0.0)
+    store.finish("a")
+    consumer.drain_events(0.0)
+
+    assert was_down
+    assert consumer.is_up
+    assert slot.take() == [meta("a", result="a")]
+
+
+@pytest.mark.differs("Lost result stores")
+def test_121_a_wait_outlasts_any_number_of_failed_attempts(outage: Outage) -> None:
+    """Repeated failure to reconnect raises an error that says that the application must be restarted."""
+    attempts = outage.attempts
+
+    assert attempts >= 9
+    assert outage.value == "it came"
+    assert outage.error.startswith("no result of task never within 0.2 s; the way to results is broken")
+
+
+def test_122_a_lost_connection_is_logged_as_a_warning(outage: Outage) -> None:
+    """A lost connection in the drain loop is logged as a warning."""
+    logged = [(record.levelname, record.getMessage().partition(":")[2][:14]) for record in outage.records]
+
+    assert logged == [("WARNING", " no connection"), ("INFO", " connected to ")]
+
+
+@pytest.mark.differs("Lost result stores")
+def test_123_attempts_to_reconnect_are_separated_by_pauses(outage: Outage) -> None:
+    """After a lost connection the drain loop sleeps for one second before the next attempt."""
+    turns, pauses = outage.turns, outage.pauses
+
+    # A turn is an attempt or a pause; a pause may be drawn so short that it is over at once.
+    assert turns <= outage.attempts + len(pauses)
+    assert len(pauses) >= outage.attempts // 2
+    assert all(pause is not None and pause <= 0.05 for pause in pauses)
+    assert Settings().broker_retry_cap == 1.0
+
+
+def test_124_an_error_of_drain_events_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
+    """An `OSError` that `drain_events` raises again and again does not make the drain loop spin."""
+
+    class Gone(BaseResultConsumer):
+        turns = 0
+
+        def drain_events(self, timeout: float | None = None) -> None:  # noqa: ARG002
+            self.turns += 1
+            raise OSError("gone")
+
+    app = app_on(MemoryBroker(), "rpc://", result_drainer="noted")
+    app.backend.ResultConsumer = Gone
+    pause, consumer = pause_of(app), app.backend.consumer
+    assert isinstance(consumer, Gone)
+    with pytest.raises(ResultTimeout, match="gone"):
+        app.AsyncResult("a").get(timeout=0.2)
+    app.close()
+
+    assert consumer.turns > 1
+    assert len(pause.waits) >= consumer.turns // 2
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
+
+
+def test_125_a_timeout_of_drain_events_ends_no_wait(
+    app: Celeriac, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A timeout of `drain_events` ends neither the drain loop nor a wait."""
+
+    class TimingOut(Turns):
+        def drain_events(self, timeout: float | None = None) -> None:
+            super().drain_events(timeout)
+            if self.turns % 2:
+                raise TimeoutError("timed out")
+
+    monkeypatch.setattr(consumer_module, "_LONGEST_TURN", 0.001)
+    app.backend.ResultConsumer = TimingOut
+    consumer = app.backend.consumer
+    assert isinstance(consumer, TimingOut)
+
+    with waiting(consumer, getting(app, "a")) as (future,):
+        assert settled(lambda: consumer.turns > 50)
+        was_waiting = not future.done()
+        app.backend.store_result("a", 42)
+
+    assert was_waiting
+    assert future.result() == 42
+    assert app.backend.health().attempts == 0
+    assert caplog.records == []
+
+
+@pytest.mark.differs("Errors of the drain loop")
+def test_127_an_error_that_keeps_coming_back_reaches_those_who_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The next wait raises the exception that ended the drain loop."""
+
+    class Failing(BaseResultConsumer):
+        is_fixed = False
+
+        def drain_events(self, timeout: float | None = None) -> None:
+            if not self.is_fixed:
+                raise RuntimeError("a bug")
+            super().drain_events(timeout)
+
+    app = app_on(MemoryBroker(), "rpc://")
+    app.backend.ResultConsumer = Failing
+    consumer = app.backend.consumer
+    assert isinstance(consumer, Failing)
+    with pytest.raises(CeleriacError, match="5 times in a row: RuntimeError: a bug") as caught:
+        app.AsyncResult("a").get(timeout=PATIENCE)
+    consumer.is_fixed = True
+    reply_to = getattr(app.backend, "reply_to", "")
+    app.backend.store_result("a", 42, reply_to=reply_to)
+    value = app.AsyncResult("a").get(timeout=PATIENCE)
+    app.close()
+
+    assert type(caught.value.__cause__) is RuntimeError
+    assert value == 42
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

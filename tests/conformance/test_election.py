@@ -1,0 +1,596 @@
+"""Statements on leader election: workers of ours on real brokers, watched by Celery's own event receiver."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any, Final
+
+import celery
+import pytest
+from kombu.clocks import LamportClock as KombuClock
+
+from celeriac import CallerError, Celeriac, LamportClock, MemoryBroker
+from celeriac.core.election import Candidacy
+from celeriac.core.election_effect import Act, Claim
+from celeriac.core.election_rules import Grants, Rules
+from celeriac.core.membership import Liveness
+from celeriac.model.election import Ack, Candidate, Elect, Election, Granted
+from celeriac.node.election import elected_task_id
+from celeriac.node.result import AsyncResult
+from celeriac.programs.process import wait_until
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.worker.steps.gossip import GossipStep
+from celeriac.worker.worker import Worker
+from tests.component.worker.hall import Hall
+from tests.interop.conftest import BROKERS
+
+PATIENCE: Final = 90.0
+GHOST: Final = "ghost@celery"
+REFUSED: Final = "none of the workers that answered may act"
+#: The workers of an election that is held without a broker.
+LOW, HIGH = "a@lab.1", "b@lab.1"
+
+
+def come_true(condition: Callable[[], object]) -> bool:
+    return wait_until(lambda: bool(condition()), patience=PATIENCE)
+
+
+def vhost_of(request: pytest.FixtureRequest, stack: ExitStack, name: str) -> str:
+    rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+    rabbit.add_vhost(name)
+    stack.callback(rabbit.delete_vhost, name)
+    return rabbit.url_of(name)
+
+
+class Recording(Thread):
+    """Every event, as Celery's own receiver reads it."""
+
+    def __init__(self, app: celery.Celery) -> None:
+        super().__init__(daemon=True)
+        self.events: list[dict[str, Any]] = []
+        self._connection = app.connection_for_read()
+        self._receiver = app.events.Receiver(self._connection, handlers={"*": self.events.append})
+
+    def run(self) -> None:
+        self._receiver.capture(limit=None, timeout=None, wakeup=False)
+
+    def of(self, kind: str, id_: str) -> list[dict[str, Any]]:
+        """Return the events of a type on one election or task."""
+        return [each for each in list(self.events) if each["type"] == kind and id_ in _ids(each)]
+
+    def stop(self) -> None:
+        self._receiver.should_stop = True
+        self.join()
+        self._connection.release()
+
+
+def _ids(event: dict[str, Any]) -> set[object]:
+    return {event.get("id"), event.get("eid"), event.get("uuid")}
+
+
+@dataclass
+class Arena:
+    """Three workers of ours, a client of ours and one of Celery's on one broker."""
+
+    app: Celeriac
+    celery: celery.Celery
+    recording: Recording
+    workers: list[Worker]
+    apps: list[Celeriac]
+    #: Which worker did what on the topic ``tidy``.
+    tidied: list[tuple[str, object]] = field(default_factory=list)
+    joined: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        return {each.hostname for each in self.workers}
+
+    def add_handlers(self, worker: Worker) -> None:
+        def fail(_: object) -> None:
+            raise ValueError("planned")
+
+        # With one argument, as Celery calls it.
+        worker.gossip.election_handlers["tidy"] = lambda action: self.tidied.append((worker.hostname, action))
+        worker.gossip.election_handlers["boom"] = fail
+
+    def know_each_other(self) -> bool:
+        return all(len(each.gossip.peers()) >= len(self.workers) - 1 for each in self.workers)
+
+    def tidy(self, id_: str, action: object = None) -> list[str]:
+        """Have one of the workers tidy, and return who did."""
+        self.app.control.election(id_, "tidy", action, force=True)
+        assert come_true(lambda: self.is_over(id_))
+        return [name for name, done in list(self.tidied) if done == action]
+
+    def is_over(self, id_: str) -> bool:
+        known = [each.parts.elector.elections.all.get(id_) for each in self.workers]
+        return all(each is not None and each.is_over for each in known)
+
+    def value_of(self, result: AsyncResult) -> Any:
+        return result.get(timeout=PATIENCE)
+
+    def runs(self, task_id: str) -> int:
+        """Return how often a task came to a worker."""
+        assert come_true(lambda: self.recording.of("task-succeeded", task_id))
+        return len(self.recording.of("task-received", task_id))
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Send an event in the name of another node."""
+        with self.app.events.Dispatcher(hostname=GHOST) as dispatcher:
+            dispatcher.send(kind, **fields)
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer({"appendonly": "yes", "appendfsync": "everysec"}))
+        url, backend = redis.url, redis.url_of(1)
+        if request.param == "amqp":
+            url = vhost_of(request, stack, "conformance-election")
+        settings: dict[str, Any] = {"environ": {}, "worker_mingle_timeout": 0.1, "election_actions": ["v.*"]}
+        apps = [Celeriac(url, backend, **settings) for _ in range(3)]
+        for app in apps:
+            stack.callback(app.close)
+            app.task(name="v.add")(lambda x, y: x + y)
+        client = Celeriac(url, backend, environ={})
+        stack.callback(client.close)
+        recording = Recording(peer := celery.Celery(broker=url, backend=backend))
+        stack.callback(peer.close)
+        recording.start()
+        stack.callback(recording.stop)
+        workers = [
+            app.Worker(f"w{number}@arena", concurrency=1, task_events=True)
+            for number, app in enumerate(apps, 1)
+        ]
+        arena = Arena(client, peer, recording, workers, apps)
+        for worker in workers:
+            arena.add_handlers(worker)
+        gossip = workers[0].gossip
+        for handlers, names in (
+            (gossip.on_node_join, arena.joined),
+            (gossip.on_node_leave, arena.left),
+            (gossip.on_node_lost, arena.lost),
+        ):
+            handlers.append(lambda member, names=names: names.append(member.hostname))  # type: ignore[misc]
+        for worker in workers:
+            stack.enter_context(worker)
+        assert come_true(arena.know_each_other), "they did not meet"
+        assert come_true(lambda: recording.events), "nothing is recorded"
+        yield arena
+
+
+#: Seconds that a call waits for answers: first few, then more, for a busy machine.
+TIMEOUTS: Final = (1.0, 5.0, 15.0, 45.0)
+
+
+def answered(call: Callable[[float], AsyncResult]) -> AsyncResult:
+    """Call an election, each time with a longer timeout, until the workers have answered in time."""
+    for timeout in TIMEOUTS:
+        with suppress(CallerError):
+            return call(timeout)
+    raise AssertionError("no worker answered in time")
+
+
+def refusal(call: Callable[[float], object]) -> str:
+    """Return the reason why an election is refused, once all workers have answered in time."""
+    for timeout in TIMEOUTS:
+        try:
+            call(timeout)
+        except CallerError as error:
+            if REFUSED in str(error):
+                return str(error)
+    raise AssertionError("the election was not refused")
+
+
+def idle_worker(broker: str | MemoryBroker | None = None, **settings: Any) -> Worker:
+    """Return a worker that is not started."""
+    return Celeriac(broker or MemoryBroker(), environ={}, **settings).Worker("w@v", concurrency=1)
+
+
+# -- gossip is a step of the worker
+
+
+def test_032_gossip_is_a_step_of_the_worker() -> None:
+    """`Gossip` is a step of the worker."""
+    worker = idle_worker()
+
+    steps = {step.name: step for step in worker.graph}
+
+    assert steps["gossip"] is worker.gossip
+    assert isinstance(worker.gossip, GossipStep)
+
+
+def test_033_gossip_keeps_the_clock(arena: Arena) -> None:
+    """Gossip keeps the Lamport clock of the worker, as `gossip.clock`."""
+    gossip = arena.workers[0].gossip
+    before = gossip.clock.value
+
+    arena.say("worker-heartbeat", freq=2.0)
+
+    assert gossip.clock is arena.apps[0].clock
+    assert come_true(lambda: gossip.clock.value > before)
+
+
+def test_034_gossip_tracks_workers_that_join_leave_and_are_lost(arena: Arena) -> None:
+    """Gossip tracks in its state which workers join, leave and are lost."""
+    state = arena.workers[0].gossip.state
+    passing = Celeriac(arena.app.conf.broker_url, environ={}, worker_mingle_timeout=0.1)
+
+    with passing.Worker("passing@arena", concurrency=1):
+        is_seen = come_true(lambda: "passing@arena" in arena.joined and "passing@arena" in state.workers)
+    has_left = come_true(lambda: "passing@arena" in arena.left)
+
+    assert is_seen
+    assert has_left
+    assert state.workers["passing@arena"].alive is False
+    # The third way to go is in statement 57.
+    assert arena.names - {"w1@arena"} <= set(arena.joined)
+
+
+def test_035_gossip_handles_elect_and_its_acknowledgement() -> None:
+    """Gossip handles the events `worker-elect` and `worker-elect-ack`."""
+    with Hall(1).running() as hall:
+        hall.say("elect", "c1@celery", id="e1", topic="note", action=None, cver=1, clock=1, pid=7)
+        hall.say("elect-ack", "c1@celery", id="e1", clock=2, pid=7)
+        acknowledged = come_true(lambda: hall.site.events("worker-elect-ack")[1:])
+
+        assert acknowledged
+        assert {each["id"] for each in hall.site.events("worker-elect-ack")} == {"e1"}
+        assert hall.phases("e1") != [""]
+
+
+# -- how an election is called
+
+
+def test_036_election_is_broadcast_as_a_command() -> None:
+    """`app.control.election(id, topic, action)` broadcasts the control command `election`."""
+    broker = MemoryBroker()
+
+    Celeriac(broker, environ={}).control.election("el-1", "tidy", {"room": 7}, force=True)
+
+    ((exchange, message),) = broker.published
+    request = json.loads(message.body)
+    assert exchange == "celery.pidbox"
+    assert (request["method"], request["destination"]) == ("election", None)
+    assert request["arguments"] == {"id": "el-1", "topic": "tidy", "action": {"room": 7}}
+
+
+def test_037_election_takes_a_signature_and_a_connection(arena: Arena) -> None:
+    """`app.control.election` takes a signature, of ours or Celery's, as action, and `connection=`."""
+    ours = arena.app.signature("v.add", (20, 3)).clone(task_id="by-ours")
+    theirs = arena.celery.signature("v.add", (20, 4)).clone(task_id="by-celery")
+
+    with arena.app.connection() as connection:
+        arena.app.control.election("e-ours", "task", ours, connection=connection, force=True)
+    with arena.celery.connection() as connection:
+        arena.app.control.election("e-celery", "task", theirs, connection=connection, force=True)
+
+    assert arena.value_of(arena.app.AsyncResult("by-ours")) == 23
+    assert arena.value_of(arena.app.AsyncResult("by-celery")) == 24
+
+
+def test_038_a_signature_is_elected_and_has_a_result(arena: Arena) -> None:
+    """`Signature.election()` has one worker send the task, and returns its `AsyncResult`."""
+    result = answered(lambda timeout: arena.app.signature("v.add", (2, 3)).election(timeout=timeout))
+
+    assert arena.value_of(result) == 5
+    assert arena.runs(result.id) == 1
+
+
+def test_039_an_elected_task_has_its_own_id_or_a_new_one(arena: Arena) -> None:
+    """The elected task has the id in `options['task_id']`, or else a new one."""
+    signature = arena.app.signature("v.add", (2, 3))
+
+    named = signature.clone(task_id="my-task").election(force=True)
+    new = [signature.election(force=True), signature.election(force=True)]
+
+    assert named.id == "my-task"
+    assert arena.value_of(named) == 5
+    assert len({each.id for each in new}) == 2
+    assert [arena.value_of(each) for each in new] == [5, 5]
+
+
+def test_040_a_worker_that_gets_the_command_calls_gossip_election(arena: Arena) -> None:
+    """A worker that gets the command stands, as by a call of `gossip.election(id, topic, action=None)`."""
+    command = {"id": "by-command", "topic": "tidy", "action": "by command"}
+
+    arena.app.control.broadcast("election", command, ["w2@arena"])
+    arena.workers[1].gossip.election("by-call", "tidy", "by call")
+
+    for id_, action in (("by-command", "by command"), ("by-call", "by call")):
+        assert come_true(lambda action=action: ("w2@arena", action) in arena.tidied)  # type: ignore[misc]
+        assert {each["hostname"] for each in arena.recording.of("worker-elect", id_)} == {"w2@arena"}
+
+
+# -- what the workers say to each other
+
+
+@pytest.fixture(scope="module")
+def held(arena: Arena) -> str:
+    """The id of an election that all workers have heard."""
+    arena.tidy("held", {"room": 7})
+    elects = arena.recording.of("worker-elect", "held")
+    assert come_true(lambda: len(arena.recording.of("worker-elect-ack", "held")) >= len(elects) * 3)
+    return "held"
+
+
+def test_041_candidates_announce_themselves(arena: Arena, held: str) -> None:
+    """A candidate broadcasts `worker-elect` with `id`, `topic`, `action` and `cver=1`."""
+    elects = arena.recording.of("worker-elect", held)
+
+    said = [{name: each[name] for name in ("id", "topic", "action", "cver")} for each in elects]
+
+    assert said
+    assert said == [{"id": "held", "topic": "tidy", "action": {"room": 7}, "cver": 1}] * len(said)
+
+
+def test_042_every_worker_acknowledges_every_candidate(arena: Arena, held: str) -> None:
+    """Every worker, candidates too, answers each `worker-elect` with `worker-elect-ack` and the id."""
+    candidates = {f"{e['hostname']}.{e['pid']}" for e in arena.recording.of("worker-elect", held)}
+
+    acks = {(e["hostname"], e["cand"]) for e in arena.recording.of("worker-elect-ack", held)}
+
+    assert acks == {(name, candidate) for name in arena.names for candidate in candidates}
+
+
+@pytest.mark.differs("Internal names of gossip")
+def test_043_gossip_has_the_names_that_a_program_reaches_for() -> None:
+    """Gossip has `full_hostname`, `consensus_requests`, `consensus_replies`, `on_elect` and `call_task`."""
+    gossip = idle_worker(worker_heartbeat_interval=4.0).gossip
+
+    internal = ("consensus_requests", "consensus_replies", "on_elect", "call_task", "periodic")
+
+    assert gossip.full_hostname.startswith("w@v.")
+    assert (gossip.interval, gossip.heartbeat_interval) == (5.0, 4.0)
+    assert not any(hasattr(gossip, name) for name in internal)
+
+
+# -- who wins
+
+
+def candidacy(name: str = LOW) -> Candidacy:
+    rules = Rules(name, f"{name}.boot", lambda: 0.5, alive=lambda: [HIGH if name == LOW else LOW])
+    return Candidacy(Election("e1", "tidy"), rules, Grants(), ttl=15.0, may_act=True, now=100.0)
+
+
+def stand(machine: Candidacy, *candidates: Candidate, acknowledged_by: tuple[str, ...] = (LOW, HIGH)) -> bool:
+    """Have a node stand beside these candidates, itself included; tell whether it claims first."""
+    machine.stand(100.0)
+    for each in candidates:
+        machine.receive_elect(Elect(machine.election, each), 100.0)
+    for name in acknowledged_by:
+        for each in candidates:
+            machine.receive_ack(Ack("e1", name, each.name), 100.0)
+    return any(isinstance(effect, Claim) for effect in machine.tick(100.0))
+
+
+@pytest.mark.differs("An arbiter decides elections")
+def test_044_a_leader_needs_the_grant_of_the_arbiter() -> None:
+    """A candidate leads once it has as many acknowledgements as there are alive workers."""
+    machine = candidacy()
+
+    claims = stand(machine, Candidate(5, LOW), Candidate(9, HIGH))
+    effects = machine.answer(Granted(1), 100.0)
+
+    assert claims
+    assert any(isinstance(effect, Act) for effect in effects)
+
+
+@pytest.mark.parametrize(("own", "other"), [(5, 9), (9, 5)])
+def test_045_the_lowest_clock_wins(own: int, other: int) -> None:
+    """The candidate with the lowest clock wins."""
+    claims = stand(candidacy(HIGH), Candidate(own, HIGH), Candidate(other, LOW))
+
+    assert claims == (own < other)
+
+
+@pytest.mark.parametrize(("name", "other"), [(LOW, HIGH), (HIGH, LOW)])
+def test_046_equal_clocks_are_decided_by_name_and_process(name: str, other: str) -> None:
+    """Among equal clocks the lowest `hostname.pid` wins."""
+    claims = stand(candidacy(name), Candidate(5, name), Candidate(5, other))
+
+    assert claims == (name == LOW)
+
+
+def test_047_sort_heap_returns_the_lowest_entry() -> None:
+    """`clock.sort_heap` returns the entry with the lowest clock, and then the lowest name."""
+    heaps: list[list[tuple[Any, ...]]] = [
+        [(3, "b@x.1"), (2, "c@x.1")],
+        [(3, "b@x.1"), (3, "a@x.1")],
+        [(9, "b@x.1"), (3, "c@x.1"), (3, "a@x.2")],
+    ]
+
+    ours = [LamportClock.sort_heap(heap) for heap in heaps]
+
+    assert ours == [min(heap) for heap in heaps]
+    assert ours == [KombuClock().sort_heap(sorted(heap)) for heap in heaps]
+    assert LamportClock.sort_heap([(3, "a@x.1")]) == (3, "a@x.1")
+
+
+# -- what the winner does
+
+
+def test_048_handlers_are_kept_by_topic(arena: Arena) -> None:
+    """`election_handlers` holds handlers by topic, `task` by default; only the winner's is called."""
+    topics = list(idle_worker().gossip.election_handlers)
+
+    winners = arena.tidy("by-topic", {"room": 8})
+
+    assert topics == ["task"]
+    assert len(winners) == 1
+
+
+def refused_handlers() -> list[Any]:
+    async def later(action: object) -> None: ...
+
+    class Later:
+        async def __call__(self, action: object) -> None: ...
+
+    return [None, 7, lambda: None, lambda a, b, c: None, lambda a, *, b: None, later, Later()]  # noqa: ARG005
+
+
+def test_049_a_handler_is_called_with_the_action() -> None:
+    """A handler is called as `handler(action)` or `handler(action, mandate)`; any other is refused."""
+    handlers = idle_worker().gossip.election_handlers
+    calls: list[tuple[object, ...]] = []
+    mandate: Any = "mandate"
+
+    handlers["one"] = lambda action: calls.append((action,))
+    handlers["own"] = lambda action, dry_run=False: calls.append((action, dry_run))
+    handlers["two"] = lambda action, mandate: calls.append((action, mandate))
+    handlers["any"] = lambda *arguments: calls.append(arguments)
+    for topic in ("one", "own", "two", "any"):
+        handlers[topic](7, mandate)
+
+    assert calls == [(7,), (7, False), (7, mandate), (7, mandate)]
+    for handler in refused_handlers():
+        with pytest.raises(CallerError, match=r"on 'odd' is .*handler\(action\)"):
+            handlers["odd"] = handler
+        with pytest.raises(CallerError, match=r"on 'odd' is .*handler\(action\)"):
+            handlers |= {"odd": handler}
+
+
+def test_050_the_topic_task_sends_the_task_once(arena: Arena) -> None:
+    """On the topic `task` the winner sends the signature, once."""
+    ids = [f"once-{number}" for number in range(4)]
+
+    for id_ in ids:
+        arena.app.control.election(id_, "task", {"task": "v.add", "args": [1, 1]}, force=True)
+    values = [arena.value_of(arena.app.AsyncResult(elected_task_id(id_))) for id_ in ids]
+
+    assert values == [2, 2, 2, 2]
+    assert [arena.runs(elected_task_id(id_)) for id_ in ids] == [1, 1, 1, 1]
+
+
+@pytest.mark.differs("Elections start allowed tasks only")
+def test_051_an_election_starts_allowed_tasks_only() -> None:
+    """`Signature.election()` runs any task."""
+    app = Celeriac(MemoryBroker(), "rpc://", environ={}, worker_mingle_timeout=0.1)
+    signature = app.signature("v.add", (2, 3))
+
+    with app.Worker("w@v", concurrency=1):
+        reason = refusal(lambda timeout: signature.election(id="e1", timeout=timeout))
+
+    assert "task v.add is not named in election_actions (w@v)" in reason
+    assert "e1" in reason
+
+
+def test_052_an_action_that_raises_is_logged_and_harms_no_worker(
+    arena: Arena, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception of the action is logged, and the worker lives."""
+    arena.app.control.election("boom-1", "boom", force=True)
+    is_over = come_true(lambda: arena.is_over("boom-1"))
+    winners = arena.tidy("after-boom", "after boom")
+
+    assert is_over
+    assert [each.levelno for each in caplog.records if "(boom-1, boom) failed" in each.getMessage()] == [
+        logging.ERROR
+    ]
+    assert len(winners) == 1
+
+
+def test_053_an_unknown_topic_harms_no_worker(arena: Arena, caplog: pytest.LogCaptureFixture) -> None:
+    """An election on a topic without a handler is acted on by nobody, logged, and refused at the caller."""
+    reason = refusal(lambda timeout: arena.app.control.election("odd-1", "no-such-topic", timeout=timeout))
+
+    winners = arena.tidy("after-odd", "after odd")
+
+    assert "there is no handler for topic 'no-such-topic'" in reason
+    assert "there is no handler for topic 'no-such-topic'" in caplog.text
+    assert len(winners) == 1
+
+
+# -- what it needs
+
+
+def gossip_on(driver: str) -> GossipStep:
+    worker = idle_worker()
+    return GossipStep(
+        worker.parts.connection,
+        settings=worker.settings,
+        clock=worker.clock,
+        hostname="w@v",
+        pid=1,
+        dispatcher=worker.parts.events.dispatcher,
+        driver=driver,
+    )
+
+
+def test_054_gossip_runs_on_amqp_and_redis_only() -> None:
+    """Of Celery's transports gossip runs on `amqp` and `redis` only; on others a worker logs that."""
+    steps = {driver: gossip_on(driver) for driver in ("amqp", "redis", "gcpubsub", "filesystem", "sql")}
+
+    enabled = [driver for driver, step in steps.items() if step.is_enabled]
+
+    assert enabled == ["amqp", "redis"]
+    assert "transport gcpubsub" in steps["gcpubsub"].unsupported
+    assert "no election" in steps["gcpubsub"].unsupported
+
+
+def test_055_gossip_requires_mingle() -> None:
+    """Gossip requires mingle, which runs first."""
+    worker = idle_worker()
+
+    order = [step.name for step in worker.graph]
+
+    assert "mingle" in GossipStep.requires
+    assert order.index("mingle") < order.index("gossip")
+
+
+@pytest.fixture(scope="module")
+def ghost(arena: Arena) -> str:
+    """A node that is alive by its heartbeat, and acknowledges no candidate."""
+    arena.say("worker-online", freq=2.0)
+    assert come_true(lambda: all(is_alive(each, GHOST) for each in arena.workers))
+    return GHOST
+
+
+def is_alive(worker: Worker, hostname: str) -> bool:
+    return any(each.hostname == hostname for each in worker.gossip.membership.alive())
+
+
+def test_056_a_node_that_does_not_acknowledge_delays_the_election(arena: Arena, ghost: str) -> None:
+    """An alive node that sends no acknowledgement delays an election, and does not prevent it."""
+    incomplete = candidacy()
+    claims_at_once = stand(incomplete, Candidate(5, LOW), acknowledged_by=(LOW,))
+    claims_when_due = any(isinstance(effect, Claim) for effect in incomplete.tick(incomplete.due_at))
+    winners = arena.tidy("beside-a-ghost", "beside a ghost")
+
+    assert not claims_at_once
+    assert claims_when_due
+    assert len(winners) == 1
+    assert ghost not in {
+        each["hostname"] for each in arena.recording.of("worker-elect-ack", "beside-a-ghost")
+    }
+
+
+def test_057_nodes_without_heartbeats_are_removed(arena: Arena, ghost: str) -> None:
+    """A node that misses its heartbeats is lost, and counts no more."""
+    is_removed = come_true(lambda: not is_alive(arena.workers[0], ghost))
+
+    member = arena.workers[0].gossip.membership.members.get(ghost)
+    assert is_removed
+    assert ghost in arena.lost
+    assert member is None or member.state is Liveness.LOST
+    assert not any(peer.startswith(ghost) for peer in arena.workers[0].gossip.peers())
+
+
+# -- with Celery; its workers take part in test_election_mixed.py
+
+
+def test_058_an_election_of_a_celery_client_is_held(arena: Arena) -> None:
+    """Workers of ours hold an election that a Celery client calls, and the client gets the result."""
+    signature = arena.celery.signature("v.add", (100, 23)).clone(task_id="from-celery")
+
+    with arena.celery.producer_or_acquire() as producer:
+        arena.celery.control.election("from-celery", "task", signature, connection=producer.connection)
+    value = arena.celery.AsyncResult("from-celery").get(timeout=PATIENCE)
+
+    assert value == 123
+    assert arena.runs("from-celery") == 1
