@@ -32,10 +32,19 @@ time.sleep(1000)
 """
 
 
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as started:
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[PostgresServer]:
+    """One for all tests here that start no other: a new one takes a CPU second."""
+    with PostgresServer({"work_mem": "5MB"}) as started:
         yield started
+
+
+@pytest.fixture
+def server(shared_server: PostgresServer) -> PostgresServer:
+    """A server that runs, whatever was done to it before."""
+    if not shared_server.is_alive:
+        shared_server.start()
+    return shared_server
 
 
 def ask(server: PostgresServer, query: str, *, url: str = "") -> object:
@@ -93,10 +102,9 @@ def test_nobody_gets_in_without_the_password(server: PostgresServer) -> None:
     assert not (server.folder / "password").exists()
 
 
-def test_a_setting_is_as_given_and_by_default_it_does_not_wait_for_the_disk() -> None:
-    with PostgresServer({"work_mem": "5MB"}) as server:
-        assert ask(server, "SHOW work_mem") == ("5MB",)
-        assert ask(server, "SHOW fsync") == ("off",)
+def test_a_setting_is_as_given_and_by_default_it_does_not_wait_for_the_disk(server: PostgresServer) -> None:
+    assert ask(server, "SHOW work_mem") == ("5MB",)
+    assert ask(server, "SHOW fsync") == ("off",)
 
 
 def test_a_database_that_is_added_is_empty_and_another_one(server: PostgresServer) -> None:
