@@ -18,12 +18,14 @@ from celeriac.programs.process import wait_until
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
 from celeriac.wire.hello import decode_revoked
 from tests.fleet import OUR_APP, PATIENCE, come_true, run_all, running
-from tests.interop.conftest import BROKERS, paired
-from tests.live import IS_LONG, PEER_APP, PEERS, peer
+from tests.interop.conftest import BROKERS, PAIRS, paired
+from tests.live import IS_LONG, PEER_APP, peer
 from tests.mixed import Mixed, mix
 
 #: Tasks of each client for each worker alone, and for whoever takes them.
 OWN, SHARED = (40, 60) if IS_LONG else (10, 20)
+#: The versions of Celery's clients on each broker.
+CLIENTS = {broker: [version for version, place in PAIRS if place == broker] for broker in BROKERS}
 #: Asked of the cluster by the commands of both sides.
 QUESTIONS = ("ping", "active", "stats", "revoked")
 
@@ -232,28 +234,30 @@ def test_who_leaves_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:
 # -- tasks, once they are gone
 
 
-@pytest.mark.parametrize("version", PEERS)
-def test_chains_groups_and_chords_of_a_celery_client_run_across_all_four(mixed: Mixed, version: str) -> None:
-    done = dict(mixed.batch(version, across=list(mixed.queues)))
+def test_chains_groups_and_chords_of_a_celery_client_run_across_all_four(mixed: Mixed) -> None:
+    clients = CLIENTS[mixed.pair.broker]
+
+    done = {client: dict(mixed.batch(client, across=list(mixed.queues))) for client in clients}
 
     evens = [0, 2, 4, 6, 8, 10, 12, 14]
-    assert done == {
+    wanted = {
         "chain": 8,
         "group": evens,
         **{f"chord that ends on {queue}": sum(evens) for queue in mixed.queues},
         "group in a chain": sum(evens) + 1,
         "chord of chains": sum(evens) + 2 * len(evens),
     }
+    assert done == dict.fromkeys(clients, wanted)
 
 
-@pytest.mark.parametrize("version", PEERS)
-def test_a_client_that_speaks_protocol_1_is_served_by_all_four(mixed: Mixed, version: str) -> None:
+def test_a_client_that_speaks_protocol_1_is_served_by_all_four(mixed: Mixed) -> None:
+    clients = CLIENTS[mixed.pair.broker]
     tasks = [("peers.add", [number, 1], {"queue": queue}) for queue in mixed.queues for number in range(5)]
     tasks += [("peers.retry_then_succeed", [], {"queue": queue}) for queue in mixed.queues]
 
-    done = mixed.batch(version, tasks=tasks, protocol=1)
+    done = [mixed.batch(client, tasks=tasks, protocol=1) for client in clients]
 
-    assert [value for _, value in done] == [1, 2, 3, 4, 5] * 4 + [2] * 4
+    assert [[value for _, value in each] for each in done] == [[1, 2, 3, 4, 5] * 4 + [2] * 4] * len(clients)
 
 
 def test_a_task_that_fails_tells_both_clients_the_same_wherever_it_ran(mixed: Mixed) -> None:
