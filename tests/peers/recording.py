@@ -1,13 +1,15 @@
-"""A recorder that kills itself when it comes to a point for the n-th time, as JSON in ``RECORDING`` says.
+"""A recorder that kills itself when it comes to a point for the n-th time.
 
-It prints how it is, a line of JSON each time, so that a test knows what it had promised when it died.
+It sends its progress each time, so that a test knows what it had promised when it died.
 """
 
-import json
 import os
 import signal
+import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from celeriac import Celeriac
 from celeriac.model.message import Delivery
@@ -36,12 +38,13 @@ class Fate:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def say(progress: Progress) -> None:
-    print(json.dumps(progress._asdict()), flush=True)
+def run(told: dict[str, Any], said: Connection, errors: Connection) -> None:
+    """Record until SIGTERM; send the progress of each turn, and write what fails to the pipe of errors."""
+    os.dup2(errors.fileno(), sys.stderr.fileno())
 
+    def say(progress: Progress) -> None:
+        said.send(progress._asdict())
 
-def main() -> None:
-    told = json.loads(os.environ["RECORDING"])
     at = Fate(told["point"], told["visit"])
     app = Celeriac(told["url"], log_url=told["log"], environ={}, **told["settings"])
     settings = app.conf
@@ -67,7 +70,3 @@ def main() -> None:
     )
     recorder.run()
     say(recorder.progress)
-
-
-if __name__ == "__main__":
-    main()
