@@ -24,7 +24,7 @@ from celeriac.model.message import Delivery
 from celeriac.node.term import lease_key
 from celeriac.programs.process import wait_until
 from celeriac.programs.service import Service
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.wire.names import task_queue
 from tests.fleet import PATIENCE, run_all
 from tests.interop.conftest import BROKERS
@@ -196,7 +196,7 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
             redis = RedisServer({"appendonly": "yes", "appendfsync": "everysec"})
             url = stack.enter_context(redis).url
         else:
-            url = stack.enter_context(RabbitServer()).url
+            url = request.getfixturevalue("amqp_url")
         app = Celeriac(url, environ={})
         yield stack.enter_context(Hosts(app, [BeatProcess(url) for _ in range(3)]))
 
