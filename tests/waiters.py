@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 #: How often it says how far it is.
-EVERY = 50
+EVERY = 10
 
 
 def main() -> None:
