@@ -1,8 +1,8 @@
 """Fixtures with real brokers and real Celery workers, for every folder of tests.
 
-Brokers are started by the first test that asks for one. Those that a test stops, kills
-or fills must be its own: ``own_redis``, ``own_rabbit``. A RabbitMQ takes long to start, so those that
-only kill and stop it have one after the other the same: ``hurt_rabbit``.
+Brokers are started by the first test that asks for one. A Redis that a test stops, kills
+or fills must be its own: ``own_redis``. A RabbitMQ takes five CPU seconds to start, so the tests that stop
+or kill one use the same, one after the other: ``hurt_rabbit``.
 """
 
 import os
@@ -61,13 +61,6 @@ def rabbit_server() -> Iterator[RabbitServer]:
 def own_redis() -> Iterator[RedisServer]:
     """A Redis server that the test may do anything to."""
     with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-def own_rabbit() -> Iterator[RabbitServer]:
-    """A RabbitMQ server that the test may do anything to."""
-    with RabbitServer() as server:
         yield server
 
 

@@ -32,6 +32,7 @@ from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect
 from celeriac.transport.redis import RedisConnection
+from tests.live import revived
 from tests.observers import Observer, RabbitObserver, RedisObserver, Sightings
 from tests.rig import couriers
 
@@ -157,10 +158,9 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def rabbit() -> Iterator[RabbitServer]:
+def rabbit(rabbit_to_hurt: RabbitServer) -> RabbitServer:
     """One for all tests here: each leaves it running."""
-    with RabbitServer() as server:
-        yield server
+    return revived(rabbit_to_hurt)
 
 
 @pytest.fixture

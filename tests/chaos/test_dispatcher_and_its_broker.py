@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -20,6 +21,8 @@ from tests.cables import Cables
 
 #: Far more than needed, for a busy machine.
 PATIENCE = 120.0
+#: The share of the memory that RabbitMQ may use by default.
+ENOUGH = "0.4"
 
 
 class Listener:
@@ -42,18 +45,31 @@ class Listener:
         return [json.loads(body) for body in self.bodies]
 
 
-def test_a_broker_short_of_memory_is_left_alone_and_gets_everything_later(own_rabbit: RabbitServer) -> None:
-    app = Celeriac(own_rabbit.url, environ={})
+@pytest.fixture
+def short_rabbit(hurt_rabbit: RabbitServer) -> Iterator[RabbitServer]:
+    """A RabbitMQ server whose memory the test may limit."""
+    yield hurt_rabbit
+    limit_memory(hurt_rabbit, ENOUGH)
+
+
+def limit_memory(server: RabbitServer, limit: str) -> None:
+    server.evaluate(f"ok = vm_memory_monitor:set_vm_memory_high_watermark({limit})")
+
+
+def test_a_broker_short_of_memory_is_left_alone_and_gets_everything_later(
+    short_rabbit: RabbitServer,
+) -> None:
+    app = Celeriac(short_rabbit.url, environ={})
     with app.connection() as link, app.events.Dispatcher(hostname="w@h") as dispatcher:
         listener = Listener(link)
         dispatcher.send("worker-online")
-        own_rabbit.ctl("set_vm_memory_high_watermark", "absolute", "1")
+        limit_memory(short_rabbit, "{absolute, 1}")
         assert wait_until(lambda: is_blocked_after_a_send(dispatcher), patience=PATIENCE)
 
         for number in range(500):
             dispatcher.send("task-sent", uuid=str(number))
         waiting = dispatcher.buffered
-        own_rabbit.ctl("set_vm_memory_high_watermark", "0.4")
+        limit_memory(short_rabbit, ENOUGH)
 
         assert waiting >= 500
         assert dispatcher.flush(PATIENCE) == 0

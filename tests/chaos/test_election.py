@@ -20,7 +20,7 @@ import pytest
 from celeriac.app import Celeriac
 from celeriac.model.election import Mode, RecordState
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.worker.elector import election_key
 from tests.cables import Cables
 from tests.election_history import Attempt, Belief, History, read_journal
@@ -28,6 +28,7 @@ from tests.election_storm import LEASE, PATIENCE, Candidate, Server, Storm
 from tests.fenced_sink import FencedSink
 from tests.fleet import run_all
 from tests.interop.conftest import BROKERS
+from tests.live import revived
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 ELECTIONS = 5000 if IS_LONG else 60
@@ -41,10 +42,9 @@ def storm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storm]:
     with ExitStack() as ends:
         server: Server
         if request.param == "redis":
-            server = RedisServer({"appendonly": "yes", "appendfsync": "always"})
+            server = ends.enter_context(RedisServer({"appendonly": "yes", "appendfsync": "always"}))
         else:
-            server = RabbitServer()
-        ends.enter_context(server)
+            server = revived(request.getfixturevalue("rabbit_to_hurt"))
         cables = ends.enter_context(Cables())
         sink = ends.enter_context(FencedSink(tmp_path / "sink"))
         app = Celeriac(server.url, environ={})

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from time import monotonic, time
@@ -13,32 +12,27 @@ from celeriac.app import Celeriac
 from celeriac.model.events import Event
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from tests.builders import task
+from tests.cables import Cables
+from tests.live import revived
 from tests.watcher import PATIENCE, Watcher
 from tests.wires import AmqpWire, Raw, RedisWire
 
 Server = RedisServer | RabbitServer
 
 
-#: What each broker is called.
-BROKERS: dict[str, type[Server]] = {"redis": RedisServer, "rabbit": RabbitServer}
+#: The fixtures with a broker of each kind; each test leaves it running.
+BROKERS = ("redis", "rabbit")
 
 
-class Servers:
-    """Brokers of our own, one of each kind; what one test did to it, the next one finds mended."""
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._servers: dict[str, Server] = {}
 
-    def running(self, name: str) -> Server:
-        """Return a server that runs, whatever was done to it before."""
-        if name not in self._servers:
-            self._servers[name] = server = BROKERS[name]()
-            self._stack.callback(server.close)
-        server = self._servers[name]
-        if not server.is_alive:
-            server.start()
-        return server
+@pytest.fixture(scope="module")
+def rabbit(rabbit_to_hurt: RabbitServer) -> RabbitServer:
+    return revived(rabbit_to_hurt)
 
 
 def cut(server: Server) -> None:
@@ -62,15 +56,10 @@ INTERRUPTIONS: dict[str, Callable[[Server], object]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Servers]:
-    with ExitStack() as stack:
-        yield Servers(stack)
-
-
 @pytest.fixture(params=BROKERS)
-def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
-    return servers.running(request.param)
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
 
 
 def publish(server: Server, ids: list[str]) -> None:
@@ -96,9 +85,9 @@ class Aftermath:
 
 
 @pytest.fixture(scope="module", params=list(product(BROKERS, INTERRUPTIONS)), ids=": ".join)
-def aftermath(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Aftermath]:
+def aftermath(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
     broker, interruption = request.param
-    server = servers.running(broker)
+    server: Server = request.getfixturevalue(broker)
     with Watcher(Celeriac(server.url, environ={})) as watcher:
         interrupted_at = time()
         INTERRUPTIONS[interruption](server)
@@ -176,16 +165,18 @@ def test_a_capture_that_begins_after_the_link_was_lost_makes_it_again(server: Se
 def test_stop_ends_a_capture_while_the_broker_is_away(
     server: Server, record_property: Callable[[str, object], None]
 ) -> None:
-    with Watcher(Celeriac(server.url, environ={})) as watcher:
-        server.kill()
-        watcher.wait_for(lambda: watcher.receiver.losses == 1)
-        asked_at = monotonic()
+    with Cables() as cables:
+        cable = cables.lay(server.port)
+        with Watcher(Celeriac(cable.url_of(server.url, port=server.port), environ={})) as watcher:
+            cable.cut()
+            watcher.wait_for(lambda: watcher.receiver.losses == 1)
+            asked_at = monotonic()
 
-        watcher.receiver.stop()
+            watcher.receiver.stop()
 
-        watcher.join(PATIENCE)
-        seconds = monotonic() - asked_at
-        record_property("seconds_until_stopped", seconds)
-        print(f"stopped {seconds:.3f} s after it was asked to")
-        assert not watcher.is_capturing
-        assert watcher.failure is None
+            watcher.join(PATIENCE)
+            seconds = monotonic() - asked_at
+            record_property("seconds_until_stopped", seconds)
+            print(f"stopped {seconds:.3f} s after it was asked to")
+            assert not watcher.is_capturing
+            assert watcher.failure is None

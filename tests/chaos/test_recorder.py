@@ -126,9 +126,9 @@ def test_a_redis_that_is_killed_again_and_again_costs_nothing_recorded_and_leave
 
 
 def test_a_rabbitmq_that_is_killed_again_and_again_costs_nothing_recorded_and_leaves_gaps(
-    own_rabbit: RabbitServer, log: Path
+    hurt_rabbit: RabbitServer, log: Path
 ) -> None:
-    _kill_again_and_again(own_rabbit, log, times=20 if IS_LONG else 2)
+    _kill_again_and_again(hurt_rabbit, log, times=20 if IS_LONG else 2)
 
 
 def _kill_again_and_again(server: RedisServer | RabbitServer, log: Path, *, times: int) -> None:

@@ -21,8 +21,9 @@ from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleriacWorker
 from tests.fleet import OUR_APP, PATIENCE, come_true, kill_all, run_all, start_all
 from tests.interop.conftest import BROKERS, paired
-from tests.live import PEERS
+from tests.live import PEERS, revived
 from tests.mixed import Mixed, mix
+from tests.rabbit_queues import count_messages
 from tests.stage import Stage, lines
 
 Server = RedisServer | RabbitServer
@@ -117,9 +118,7 @@ class Storm:
     def leftovers(self) -> dict[str, int]:
         """Return what there is in the broker that nobody has settled."""
         if isinstance(self.server, RabbitServer):
-            told = self.server.ctl("list_queues", "name", "messages")
-            queues = dict(line.split("\t") for line in told.splitlines() if "\t" in line)
-            return {QUEUE: int(queues[QUEUE])}
+            return {QUEUE: count_messages(self.server, QUEUE)}
         with self.server.client() as client:
             return {QUEUE: client.llen(QUEUE), "unacked": client.hlen("unacked")}
 
@@ -128,7 +127,7 @@ class Storm:
 def storm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storm]:
     with ExitStack() as stack:
         redis = stack.enter_context(RedisServer({"appendonly": "yes", "appendfsync": "always"}))
-        server = redis if request.param == "redis" else stack.enter_context(RabbitServer())
+        server = redis if request.param == "redis" else revived(request.getfixturevalue("rabbit_to_hurt"))
         stage = stack.enter_context(Stage.on(server.url, redis.url_of(1)))
         environment = VISIBILITY if request.param == "redis" else {}
         workers = [

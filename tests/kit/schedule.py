@@ -22,7 +22,7 @@ DURATIONS: Final = Path(__file__).with_name("durations.json")
 _SPARK: Final = "tests/spark/"
 #: This one starts processes of its own, which is nothing to share.
 _APART: Final = "tests/spark/test_dead_java.py"
-#: The files that name this fixture share a process: each start of its RabbitMQ takes three CPU seconds.
+#: The files of a folder that name this fixture share a process: its RabbitMQ takes five CPU seconds to start.
 _HURT_RABBIT: Final = re.compile("hurt_rabbit|rabbit_to_hurt")
 #: Files below this many seconds are not worth a line.
 _LEAST_SECONDS: Final = 1.0
@@ -32,7 +32,7 @@ def group_of(nodeid: str) -> str:
     """Return the group of a test: tests of one group run in one process, in order."""
     file = nodeid.partition("::")[0]
     if file in _files_that_hurt_rabbit():
-        return _HURT_RABBIT.pattern
+        return f"{file.rpartition('/')[0]}: {_HURT_RABBIT.pattern}"
     return _SPARK if file.startswith(_SPARK) and file != _APART else file
 
 

@@ -20,7 +20,7 @@ NAMES: Final = {
     **dict.fromkeys(("mkdir", "iterdir", "unlink", "rmtree"), _DISK),
     **dict.fromkeys(("socketpair", "create_connection", "urlopen"), _SOCKET),
     **dict.fromkeys(("Popen", "fork", "kill", "pthread_kill"), _PROCESS),
-    **dict.fromkeys(("redis_url", "amqp_url", "own_redis", "own_rabbit", "celery_worker"), _PROCESS),
+    **dict.fromkeys(("redis_url", "amqp_url", "own_redis", "hurt_rabbit", "celery_worker"), _PROCESS),
     **dict.fromkeys(("wait_until", "come_true"), _WAIT),
 }
 #: Modules, and names of modules, that no unit test may import.
