@@ -6,10 +6,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from celeriac.errors import ImproperlyConfigured
 from celeriac.pipeline import java
@@ -136,6 +137,27 @@ def test_options_that_compile_less_leave_the_code_cache_as_large(spark: SparkSes
     assert "-XX:TieredStopAtLevel=1" in str(settings.get("spark.driver.extraJavaOptions"))
     assert code_cache(spark).limit == 256 * 1024**2
     assert "-XX:ReservedCodeCacheSize=256m" in str(settings.get("spark.executor.extraJavaOptions"))
+
+
+def test_java_is_asked_once_for_the_classes_of_expressions(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    send, commands = client.send_command, list[str]()
+
+    def note(command: str, *arguments: Any, **options: Any) -> Any:
+        commands.append(command)
+        return send(command, *arguments, **options)
+
+    def say() -> None:
+        F.transform(F.array(F.upper("a"), F.lit("b")), lambda text: F.coalesce(text, F.col("c")))
+
+    say()
+    monkeypatch.setattr(client, "send_command", note)
+    say()
+
+    assert commands
+    assert not [command for command in commands if command.startswith("r\n")]
 
 
 # PySpark leaves its pipe to such a Java open.
