@@ -19,6 +19,7 @@ from celeriac.model.events import TaskEvent
 from celeriac.pipeline import warehouse as warehouse_module
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
+from celeriac.pipeline.schema import table_schema
 from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse, paths_of
 from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
@@ -301,6 +302,15 @@ def test_tables_are_compacted_while_a_stream_runs_which_takes_what_was_mended_to
         stream.join()
 
     assert tables_of(warehouse) == tables_of(whole)
+
+
+def test_spark_leaves_out_a_join_with_a_table_without_files(spark: SparkSession, tmp_path: Path) -> None:
+    empty = Warehouse(spark, tmp_path).read("tasks", [])
+
+    joined = spark.range(3).selectExpr("string(id) AS uuid").join(empty.select("uuid"), "uuid", "left_semi")
+
+    assert empty.schema == table_schema("tasks")
+    assert joined._jdf.queryExecution().optimizedPlan().toString().startswith("LocalRelation <empty>")
 
 
 def test_a_second_job_is_refused_while_one_writes(spark: SparkSession, log: Path, tmp_path: Path) -> None:
