@@ -6,8 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from celeriac.pipeline.job import Pipeline
+from tests.event_logs import seal
 from tests.live import IS_LONG
-from tests.spark.published import TASKS, events_of, write_log
+from tests.spark.published import HALF, TASKS, Half, batches, events_of, write_log
 
 #: Clusters of several Javas, and a million tasks in memory, take minutes: ``make soak`` has them.
 _LONG = ["test_cluster.py", "test_million.py"]
@@ -29,3 +30,20 @@ def whole(spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPathFacto
     report = Pipeline(spark, log, warehouse).run()
     assert report.chunks == 1
     return warehouse
+
+
+@pytest.fixture(scope="session")
+def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Half:
+    """Tests use copies of both folders."""
+    folder = tmp_path_factory.mktemp("half")
+    log, warehouse = folder / "log", folder / "warehouse"
+    write_log(log, events_of(TASKS)[:HALF], segments=2)
+    late = iter(batches()[:1])
+
+    def at_point(point: str) -> None:
+        if point == "before-publish":
+            for first, batch in late:
+                seal(log, batch, recorder="rec-1", first=first)
+
+    run = Pipeline(spark, log, warehouse, chunk_events=HALF // 2, at=at_point).run()
+    return Half(log, warehouse, run)
