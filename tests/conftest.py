@@ -27,8 +27,8 @@ gc.disable()
 # So that a claim of the contract that is false shows its values, as one in a test does.
 pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
 
-# Real brokers and workers, for the folders that want them.
-pytest_plugins = ["tests.kit.schedule", "tests.live"]
+# Real brokers, workers and a Spark, for the folders that want them.
+pytest_plugins = ["tests.kit.schedule", "tests.live", "tests.kit.spark"]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from time import time
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from celeriac import Celeriac, history
 from celeriac.core.order import task_key
@@ -17,11 +18,9 @@ from celeriac.history import Warehouse
 from celeriac.model.events import Event, Gap, Received, Succeeded, TaskEvent
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
-from celeriac.pipeline.session import open_session
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from tests.program import run_program
-from tests.spark.published import INTERPRETED
 
 TIMEOUT = 120.0
 LATE = "late-task"
@@ -57,7 +56,9 @@ class Past:
 
 
 @pytest.fixture(scope="module")
-def past(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+def past(
+    spark: SparkSession, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Past]:
     folder = tmp_path_factory.mktemp("history")
     log, warehouse = folder / "log", folder / "warehouse"
     url = redis_server.url_of(44)
@@ -73,9 +74,6 @@ def past(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) ->
             app.send_task("shop.pay", (int(name[-1]),), task_id=name).get(timeout=TIMEOUT, propagate=False)
 
     with ExitStack() as stack:
-        spark = stack.enter_context(
-            open_session(master="local[1]", conf=INTERPRETED, log_file=folder / "spark.log")
-        )
         stack.callback(app.close)
         with (
             recording(app, "one", folder / "spool-one"),

@@ -76,7 +76,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     # Of a cluster of the user's.
     for name in ("LOG_URL", "LOG_SPOOL", "WAREHOUSE_URL"):
         variables[f"CELERIAC_{name}"] = str(folder / "mine" / name)
-    with running(folder, "--pipeline-every", "0.2", **variables) as up:
+    with running(folder, "--pipeline-every", "0.5", **variables) as up:
         yield up
 
 
@@ -154,6 +154,20 @@ def test_a_recorder_that_shows_no_sign_of_life_is_told_and_that_it_is_well_again
     assert "the recorder has ended" not in sample.told
 
 
+def test_prometheus_is_told_how_its_recorder_is_and_how_late_events_come(sample: Up) -> None:
+    def told(series: str) -> list[float]:
+        found = re.findall(rf"^{series}(?:{{.*}})? (\S+)$", sample.get("/metrics").text, re.MULTILINE)
+        return [*map(float, found)]
+
+    def is_well() -> bool:
+        return told("celeriac_recorder_recording") == [1.0]
+
+    assert wait_until(is_well, patience=PATIENCE), sample.get("/metrics").text
+    assert promtool("check", "metrics", told=sample.get("/metrics").text) == (0, "")
+    assert told("celeriac_recorder_dropped_events_total") == [0.0]
+    assert wait_until(lambda: len(told("celeriac_event_lag_seconds")) == 1, patience=PATIENCE)
+
+
 def test_tables_are_made_and_questions_answered_from_them(sample: Up) -> None:
     news = sample.wait_for(r"pipeline: ([\d,]+ events? of .*)")
 
@@ -167,17 +181,3 @@ def test_tables_are_made_and_questions_answered_from_them(sample: Up) -> None:
     assert wait_until(
         lambda: "sample.double" in sample.get("/api/v1/history/top", since=since).text, patience=PATIENCE
     )
-
-
-def test_prometheus_is_told_how_its_recorder_is_and_how_late_events_come(sample: Up) -> None:
-    def told(series: str) -> list[float]:
-        found = re.findall(rf"^{series}(?:{{.*}})? (\S+)$", sample.get("/metrics").text, re.MULTILINE)
-        return [*map(float, found)]
-
-    def is_well() -> bool:
-        return told("celeriac_recorder_recording") == [1.0]
-
-    assert wait_until(is_well, patience=PATIENCE), sample.get("/metrics").text
-    assert promtool("check", "metrics", told=sample.get("/metrics").text) == (0, "")
-    assert told("celeriac_recorder_dropped_events_total") == [0.0]
-    assert wait_until(lambda: len(told("celeriac_event_lag_seconds")) == 1, patience=PATIENCE)

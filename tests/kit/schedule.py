@@ -18,8 +18,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS: Final = Path(__file__).with_name("durations.json")
-#: The files of this folder share a process: a second Spark costs more than it gains.
-_SPARK: Final = "tests/spark/"
+#: The files of this folder share a process, and so does this file: a second Spark costs more than it gains.
+_SPARK: Final = ("tests/spark/", "tests/conformance/test_history.py")
 #: This one starts processes of its own, which is nothing to share.
 _APART: Final = "tests/spark/test_dead_java.py"
 #: The files of a folder that name this fixture share a process: its RabbitMQ takes five CPU seconds to start.
@@ -33,7 +33,7 @@ def group_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in _files_that_hurt_rabbit():
         return f"{file.rpartition('/')[0]}: {_HURT_RABBIT.pattern}"
-    return _SPARK if file.startswith(_SPARK) and file != _APART else file
+    return _SPARK[0] if file.startswith(_SPARK) and file != _APART else file
 
 
 @cache

@@ -1,86 +1,18 @@
-"""One Spark for all tests of a process, as it takes ten seconds to start; another one if its Java dies.
+"""A small log and its tables, which many tests look at."""
 
-A death fails the one test that it interrupts, whose report has Java's last words. The next test that asks for
-``spark`` gets a new one, and so do the fixtures that were made with the dead one.
-"""
-
-from collections.abc import Generator, Iterator
 from pathlib import Path
-from subprocess import TimeoutExpired
-from typing import Any, Final
 
 import pytest
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from celeriac.pipeline.job import Pipeline
-from celeriac.pipeline.session import open_session
+from tests.event_logs import seal
 from tests.live import IS_LONG
-from tests.spark.published import INTERPRETED, QUICK, TASKS, events_of, write_log
+from tests.spark.published import HALF, TASKS, Half, batches, events_of, write_log
 
 #: Clusters of several Javas, and a million tasks in memory, take minutes: ``make soak`` has them.
 _LONG = ["test_cluster.py", "test_million.py"]
 collect_ignore = [] if IS_LONG else _LONG
-
-#: Seconds in which a Java that does not answer any more ends by itself: it may write why.
-_EXIT_TIMEOUT: Final = 30.0
-_LAST_CHARS: Final = 4000
-#: Spark's own defaults.
-_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-
-
-class JavaWatch:
-    """Knows the Spark that the tests share, and whether its Java is alive."""
-
-    def __init__(self, session: SparkSession, folder: Path) -> None:
-        self.session = session
-        self._folder = folder
-        self._java = session.sparkContext._gateway.proc  # type: ignore[union-attr]
-        self.is_reported = False
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether Java answers, and its Spark has not been stopped by an error."""
-        try:
-            return not self.session.sparkContext._jsc.sc().isStopped()
-        except (Py4JError, OSError, AttributeError):
-            return False
-
-    def last_words(self) -> str:
-        """Return how Java ended, and the end of all that it wrote."""
-        self.is_reported = True
-        try:
-            ending = f"it ended with exit code {self._java.wait(_EXIT_TIMEOUT)}"
-        except TimeoutExpired:
-            ending = "it runs, but its Spark has stopped"
-        texts = [
-            f"{path}\n{path.read_text(errors='replace')[-_LAST_CHARS:]}" for path in self._folder.iterdir()
-        ]
-        return "\n\n".join([ending, *texts])
-
-
-_WATCH: Final = pytest.StashKey[JavaWatch]()
-_FIXTURE: Final = pytest.StashKey[tuple[pytest.FixtureDef[Any], Any]]()
-
-
-@pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    # Plans are compiled in the long form of all tests, else in those that ask for ``compiled_spark``.
-    conf = QUICK if IS_LONG else INTERPRETED
-    with open_session(master="local[2]", conf=conf, log_file=folder / "spark.log") as session:
-        request.config.stash[_WATCH] = JavaWatch(session, folder)
-        yield session
-    del request.config.stash[_WATCH]
-
-
-@pytest.fixture(scope="session")
-def compiled_spark(spark: SparkSession) -> SparkSession:
-    """The same Spark, with plans compiled as the product has them."""
-    session = spark.newSession()
-    for name, value in _COMPILED.items():
-        session.conf.set(name, value)
-    return session
 
 
 @pytest.fixture(scope="session")
@@ -100,35 +32,18 @@ def whole(spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPathFacto
     return warehouse
 
 
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Note the fixture, so that it can be finished before the end of the session."""
-    if fixturedef.argname == "spark" and fixturedef.scope == "session":
-        request.config.stash[_FIXTURE] = fixturedef, request
+@pytest.fixture(scope="session")
+def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Half:
+    """Tests use copies of both folders."""
+    folder = tmp_path_factory.mktemp("half")
+    log, warehouse = folder / "log", folder / "warehouse"
+    write_log(log, events_of(TASKS)[:HALF], segments=2)
+    late = iter(batches()[:1])
 
+    def at_point(point: str) -> None:
+        if point == "before-publish":
+            for first, batch in late:
+                seal(log, batch, recorder="rec-1", first=first)
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Finish a Spark that is dead, with all fixtures that were made with it: they are made again."""
-    watch = item.config.stash.get(_WATCH, None)
-    if watch is None or watch.is_alive:
-        return
-    words = None if watch.is_reported else watch.last_words()
-    fixture, request = item.config.stash[_FIXTURE]
-    fixture.finish(request)
-    if words is not None:
-        pytest.fail(f"Java died after the tests that used it: {words}", pytrace=False)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail the test in which Java dies, and have Java's last words in its report."""
-    report = yield
-    watch = item.config.stash.get(_WATCH, None)
-    if watch is not None and not watch.is_reported and not watch.is_alive:
-        report.sections.append(("Java died", watch.last_words()))
-        if report.passed:
-            report.outcome = "failed"
-            report.longrepr = "Java died during this test"
-    return report
+    run = Pipeline(spark, log, warehouse, chunk_events=HALF // 2, at=at_point).run()
+    return Half(log, warehouse, run)

@@ -1,11 +1,12 @@
 """A small log of all sorts of events, and tables as readers find them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow.parquet as pq
 from datasketches import kll_doubles_sketch
@@ -29,11 +30,16 @@ from celeriac.store.manifest import Manifest, read_manifest
 from celeriac.store.place import place_for
 from celeriac.store.segment import Segment
 from tests.event_logs import seal
+from tests.live import IS_LONG
 
 #: 2026-11-14T23:00Z: an hour before a day ends.
 BEGIN_AT: Final = 1_794_697_200.0
 #: In the log that tests share.
 TASKS: Final = 60
+#: Events that are taken before a stream begins: those of two of four segments.
+HALF: Final = 152
+#: Of a stream. In the long form plans are compiled too, which fills Java's code cache.
+BATCHES: Final = 60 if IS_LONG else 2
 #: Seconds that tables may take.
 PATIENCE: Final = 600.0
 #: Spark's own work for frames of a few rows takes far longer than the rows do.
@@ -54,6 +60,14 @@ INTERPRETED: Final = {
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
+class Half(NamedTuple):
+    """The tables of the first half of the events, in two chunks. The next batch was sealed during the run."""
+
+    log: Path
+    warehouse: Path
+    run: Report
+
+
 def events_of(tasks: int, *, seed: int = 1) -> list[Event]:
     """Return the events of tasks over two hours, in the order of their receipt; some fail, or are retried."""
     random = Random(seed)
@@ -72,6 +86,13 @@ def events_of(tasks: int, *, seed: int = 1) -> list[Event]:
     }
     made.append(Gap(**gap, **_common(BEGIN_AT + 161, "recorder", clock=0)))
     return sorted(made, key=lambda event: event.local_received or 0.0)
+
+
+def batches() -> list[tuple[int, list[Event]]]:
+    """Return the events after the first half in batches, each with the number of its first event."""
+    late = events_of(TASKS)[HALF:]
+    bounds = [len(late) * batch // BATCHES for batch in range(BATCHES + 1)]
+    return [(HALF + first + 1, late[first:end]) for first, end in pairwise(bounds)]
 
 
 def _task(random: Random, number: int, at: float) -> list[Event]:

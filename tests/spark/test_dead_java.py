@@ -40,7 +40,7 @@ def test_a_dead_java_fails_one_test_and_the_next_has_another(tmp_path: Path) -> 
             "-m",
             "pytest",
             "-p",
-            "tests.spark.conftest",
+            "tests.kit.spark",
             "-v",
             "--basetemp",
             tmp_path / "t",

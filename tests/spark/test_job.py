@@ -1,8 +1,8 @@
 """From a log to published tables: whatever the way, the tables are the same."""
 
 from collections import defaultdict
-from itertools import pairwise
 from pathlib import Path
+from shutil import copytree
 from threading import Event, Thread
 from typing import NamedTuple
 from zlib import crc32
@@ -19,6 +19,7 @@ from celeriac.model.events import TaskEvent
 from celeriac.pipeline import warehouse as warehouse_module
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
+from celeriac.pipeline.schema import table_schema
 from celeriac.pipeline.warehouse import RETIRED_AGE, Warehouse, paths_of
 from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
@@ -30,18 +31,19 @@ from tests.event_logs import damage_at, seal
 from tests.live import IS_LONG
 from tests.spark.code_cache import code_cache
 from tests.spark.published import (
+    BATCHES,
     BEGIN_AT,
+    HALF,
     PATIENCE,
     TASKS,
+    Half,
+    batches,
     events_of,
     manifest_of,
     published_events,
     tables_of,
     write_log,
 )
-
-#: Of a stream. In the long form plans are compiled too, which fills Java's code cache.
-BATCHES = 60 if IS_LONG else 2
 
 
 def test_a_run_fills_every_table(whole: Path) -> None:
@@ -87,45 +89,34 @@ class InParts(NamedTuple):
 
     log: Path
     warehouse: Path
-    #: How many events were there when the run began.
-    early: int
     run: Report
     merged: Merged
     stream: Report
 
 
 @pytest.fixture(scope="module")
-def in_parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> InParts:
+def in_parts(spark: SparkSession, half: Half, tmp_path_factory: pytest.TempPathFactory) -> InParts:
     folder = tmp_path_factory.mktemp("in_parts")
-    log, warehouse = folder / "log", folder / "warehouse"
-    events = events_of(TASKS)
-    early = len(events) // 2
-    write_log(log, events[:early], segments=2)
-    bounds = [early + (len(events) - early) * batch // BATCHES for batch in range(BATCHES + 1)]
-    late = list(pairwise(bounds))
+    log, warehouse = copytree(half.log, folder / "log"), copytree(half.warehouse, folder / "warehouse")
+    late = batches()[1:]
     stop = Event()
 
-    def seal_next() -> None:
-        first, end = late.pop(0)
-        seal(log, events[first:end], recorder="rec-1", first=first + 1)
-
-    def at_point_of_run(point: str) -> None:
-        if point == "before-publish" and len(late) == BATCHES:
-            seal_next()
-
-    def at_point_of_stream(point: str) -> None:
+    def at_point(point: str) -> None:
         if point == "before-commit":
-            seal_next() if late else stop.set()
+            if late:
+                first, events = late.pop(0)
+                seal(log, events, recorder="rec-1", first=first)
+            else:
+                stop.set()
 
-    run = Pipeline(spark, log, warehouse, chunk_events=early // 2 + 1, at=at_point_of_run).run()
     merged = merge_small(EventLog(log), now=BEGIN_AT + 10**6)
-    stream = Pipeline(spark, log, warehouse, at=at_point_of_stream).follow(0.1, stop)
-    return InParts(log, warehouse, early, run, merged, stream)
+    stream = Pipeline(spark, log, warehouse, at=at_point).follow(0.1, stop)
+    return InParts(log, warehouse, half.run, merged, stream)
 
 
 def test_what_is_sealed_during_a_run_waits_for_the_next_one(in_parts: InParts) -> None:
-    assert (in_parts.run.chunks, in_parts.run.events) == (2, in_parts.early)
-    assert in_parts.stream.events == len(events_of(TASKS)) - in_parts.early
+    assert (in_parts.run.chunks, in_parts.run.events) == (2, HALF)
+    assert in_parts.stream.events == len(events_of(TASKS)) - HALF
 
 
 def test_a_log_taken_in_parts_and_merged_in_between_gives_the_same_tables(
@@ -301,6 +292,15 @@ def test_tables_are_compacted_while_a_stream_runs_which_takes_what_was_mended_to
         stream.join()
 
     assert tables_of(warehouse) == tables_of(whole)
+
+
+def test_spark_leaves_out_a_join_with_a_table_without_files(spark: SparkSession, tmp_path: Path) -> None:
+    empty = Warehouse(spark, tmp_path).read("tasks", [])
+
+    joined = spark.range(3).selectExpr("string(id) AS uuid").join(empty.select("uuid"), "uuid", "left_semi")
+
+    assert empty.schema == table_schema("tasks")
+    assert joined._jdf.queryExecution().optimizedPlan().toString().startswith("LocalRelation <empty>")
 
 
 def test_a_second_job_is_refused_while_one_writes(spark: SparkSession, log: Path, tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from celeriac.errors import ImproperlyConfigured
 from celeriac.pipeline import java
@@ -137,6 +139,27 @@ def test_options_that_compile_less_leave_the_code_cache_as_large(spark: SparkSes
     assert "-XX:ReservedCodeCacheSize=256m" in str(settings.get("spark.executor.extraJavaOptions"))
 
 
+def test_java_is_asked_once_for_the_classes_of_expressions(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    send, commands = client.send_command, list[str]()
+
+    def note(command: str, *arguments: Any, **options: Any) -> Any:
+        commands.append(command)
+        return send(command, *arguments, **options)
+
+    def say() -> None:
+        F.transform(F.array(F.upper("a"), F.lit("b")), lambda text: F.coalesce(text, F.col("c")))
+
+    say()
+    monkeypatch.setattr(client, "send_command", note)
+    say()
+
+    assert commands
+    assert not [command for command in commands if command.startswith("r\n")]
+
+
 # PySpark leaves its pipe to such a Java open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
@@ -154,54 +177,60 @@ def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
         pass
 
 
-def test_a_session_says_nothing_on_the_screen_and_leaves_no_java_behind(tmp_path: Path) -> None:
-    program = """
+#: Uses a session as a program does, and writes the sum that its Python workers return to a file.
+PROGRAM = """
 import json, signal, sys
 from pathlib import Path
 from celeriac.pipeline.session import open_session
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background; Spark installs a handler of its own
-log, conf = Path(sys.argv[1]), json.loads(sys.argv[2])
+log, result, conf = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 with open_session(master="local[1]", log_file=log, conf=conf) as spark:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     context = spark.sparkContext
     pid = context._jvm.java.lang.ProcessHandle.current().pid()
     assert context.getConf().get("spark.driver.host") == "127.0.0.1"
     assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45
+    total = context.parallelize([1, 2], 1).map(lambda number: number + 1).sum()
 assert not Path(f"/proc/{pid}").exists(), pid
+result.write_text(str(total))
 """
-    log = tmp_path / "spark.log"
 
-    told = subprocess.run(  # noqa: S603 - of our own making
-        [sys.executable, "-c", program, log, json.dumps(INTERPRETED)],
+
+class Ended(NamedTuple):
+    """The program above after its end."""
+
+    done: subprocess.CompletedProcess[str]
+    log: Path
+    result: Path
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The program above, run with another Python on the path, which fails."""
+    folder = tmp_path_factory.mktemp("program")
+    other = folder / "python3"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o700)
+    variables = {**os.environ, "PYTHONPATH": "src", "PATH": f"{folder}:{os.environ['PATH']}"}
+    variables.pop("PYSPARK_PYTHON", None)
+    log, result = folder / "spark.log", folder / "result"
+    done = subprocess.run(  # noqa: S603 - of our own making
+        [sys.executable, "-c", PROGRAM, log, result, json.dumps(INTERPRETED)],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": "src"},
+        env=variables,
     )
+    return Ended(done, log, result)
 
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
-    assert log.stat().st_size
+
+def test_a_session_says_nothing_on_the_screen_and_leaves_no_java_behind(program: Ended) -> None:
+    done = program.done
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert program.log.stat().st_size
     assert cache_folder(os.environ).is_dir()
 
 
-def test_python_workers_run_the_same_python_whatever_the_path_names(tmp_path: Path) -> None:
-    other = tmp_path / "python3"
-    other.write_text("#!/bin/sh\nexit 1\n")
-    other.chmod(0o700)
-    program = (
-        "import sys; from pathlib import Path; from celeriac.pipeline.session import open_session\n"
-        "with open_session(master='local[1]', log_file=Path(sys.argv[1])) as spark:\n"
-        "    print(spark.sparkContext.parallelize([1, 2], 1).map(lambda number: number + 1).sum())\n"
-    )
-    variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    variables.pop("PYSPARK_PYTHON", None)
-
-    done = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-c", program, tmp_path / "spark.log"],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.stdout == "5\n", done.stderr
+def test_python_workers_run_the_same_python_whatever_the_path_names(program: Ended) -> None:
+    assert program.result.read_text() == "5", program.done.stderr

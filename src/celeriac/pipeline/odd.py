@@ -333,7 +333,7 @@ def _told(tasks: DataFrame) -> DataFrame:
         "description_row": description["row"],
         "result_row": F.col("last_succeeded")["row"],
         "error_row": F.coalesce(F.col("last_failed"), F.col("last_retried"))["row"],
-        "course": F.lit(None).cast(COURSE_FIELDS),
+        "course": F.lit(None).cast(COURSE_FIELDS.simpleString()),
         "history": F.transform(
             "events", lambda e: F.struct(*(e[field.name].alias(field.name) for field in HISTORY.fields))
         ),

@@ -202,7 +202,7 @@ def plain_tasks(told: DataFrame) -> DataFrame:
         "result_row": F.when(kind == _SUCCEEDED, F.col("ended_row")),
         "error_row": F.when(kind == _FAILED, F.col("ended_row")),
         "course": _course(),
-        "history": F.lit(None).cast(ArrayType(HISTORY)),
+        "history": F.lit(None).cast(ArrayType(HISTORY).simpleString()),
     }
     return told.select(*(column.alias(name) for name, column in columns.items()), "is_odd")
 
@@ -291,5 +291,7 @@ def _event(kind: str, at: Column, slot: str, more: Mapping[str, Column]) -> Colu
         "row": F.col(f"course.{slot}_row"),
         **more,
     }
-    event = F.struct(*(kept.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in HISTORY.fields))
+    # PySpark takes a name of a type as it is; for a type it asks Java which session is active.
+    types = {field.name: field.dataType.simpleString() for field in HISTORY.fields}
+    event = F.struct(*(kept.get(name, F.lit(None)).cast(type_).alias(name) for name, type_ in types.items()))
     return F.when(at.isNotNull(), event)

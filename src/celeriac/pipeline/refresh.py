@@ -156,7 +156,9 @@ class Refresh:
         new = self._warehouse.written("attempts", self._run)
         days = {day_of(each) for each in (*new, *hit)}
         now = self._warehouse.read("attempts", new)
-        slots = self._slots(before.unionByName(now), "counted_at", _MINUTE)
+        # Days without a roll-up are rolled up as a whole, whatever is new of them.
+        has_old = bool(self._files_of("rollups_minute", days))
+        slots = self._slots(before.unionByName(now), "counted_at", _MINUTE) if has_old else []
         self._roll_up(_Roll("rollups_minute", "attempts", "counted_at", _MINUTE, by_minute), days, slots)
         hours = {(day, None if minute is None else minute * _MINUTE // _HOUR) for day, minute in slots}
         self._roll_up(_Roll("rollups_hour", "rollups_minute", "begin_at", _HOUR, by_hour), days, list(hours))

@@ -23,6 +23,7 @@ from celeriac.errors import ImproperlyConfigured, NetworkError
 from celeriac.masking import sanitize_url
 from celeriac.pipeline.class_archive import ClassArchive
 from celeriac.pipeline.java import cache_folder, find_java
+from celeriac.pipeline.java_class import keep_classes
 from celeriac.store.disk import failed
 
 __all__ = ["is_remote", "open_session", "reason_of"]
@@ -113,6 +114,8 @@ def open_session(
         return
     active = SparkSession.getActiveSession()
     if active is not None:
+        if not is_remote(active):
+            keep_classes(active)
         yield _own_settings(active.newSession(), given)
         return
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -169,6 +172,7 @@ def _connected(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 def _submitted(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Have the session of a program that spark-submit runs, which has said where and how."""
     session = SparkSession.builder.appName("celeriac").getOrCreate()
+    keep_classes(session)
     try:
         yield _own_settings(session, conf)
     finally:
@@ -208,6 +212,7 @@ def _started(master: str, conf: dict[str, str], log_file: Path | None) -> Iterat
         try:
             with _variables(variables):
                 session = _begun(settings, gateway, master, log)
+            keep_classes(session)
             if "spark.sql.shuffle.partitions" not in conf:
                 # Small enough that one fits in the caches, and so many that none has to wait for a slow one.
                 session.conf.set(
