@@ -5,6 +5,7 @@ import random
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -355,15 +356,22 @@ def test_013_receiver_has_celerys_methods() -> None:
 
 
 @pytest.mark.differs("Time zones of timestamps")
-def test_014_timestamps_are_localized_when_asked() -> None:
+@pytest.mark.parametrize(("zone", "hours"), [("UTC0", 0), ("IST-5:30", -5.5)])
+def test_014_timestamps_are_localized_when_asked(
+    zone: str, hours: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With `localize` the timestamp of an event moves to the receiver's time zone."""
     body = worker("heartbeat", utcoffset=-2)
 
-    theirs = CelerysReceiver().event_from_message(dict(body))[1]["timestamp"]
-    moved = receiver_at(0).event_from_message(body, localize=True)[1].timestamp
-    kept = receiver_at(0).event_from_message(body)[1].timestamp
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        theirs = CelerysReceiver().event_from_message(dict(body))[1]["timestamp"]
+        moved = receiver_at(0).event_from_message(body, localize=True)[1].timestamp
+        kept = receiver_at(0).event_from_message(body)[1].timestamp
+    time.tzset()
 
-    assert moved == theirs == AT + (hours_west() + 2) * 3600
+    assert moved == theirs == AT + (hours + 2) * 3600
     assert kept == AT
 
 

@@ -36,8 +36,8 @@ def node_name(template: str) -> str:
     return re.sub(r"%.", lambda found: parts.get(found[0], found[0]), name)
 
 
-def hours_west() -> int:
-    """Return how many hours our time zone lies west of UTC now."""
+def hours_west() -> float:
+    """Return how many hours our time zone lies west of UTC now; India (5:30 east) is -5.5."""
     is_summer = time.daylight and time.localtime().tm_isdst > 0
-    # Celery: rounded down, so that India (5:30 east) is -6.
-    return (time.altzone if is_summer else time.timezone) // 3600
+    # Celery: up to 5.6 rounded down to whole hours, since 5.7 exact.
+    return (time.altzone if is_summer else time.timezone) / 3600

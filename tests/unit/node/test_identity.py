@@ -1,9 +1,11 @@
-"""The names of nodes."""
+"""The names of nodes, and their time zone."""
+
+import time
 
 import pytest
 
 from celeriac.node import identity
-from celeriac.node.identity import anonymous_name, node_name
+from celeriac.node.identity import anonymous_name, hours_west, node_name
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +42,17 @@ def test_a_process_that_is_no_worker_has_a_name_by_its_number(monkeypatch: pytes
     monkeypatch.setattr("os.getpid", lambda: 77)
 
     assert anonymous_name() == "gen77@web1.shop.example"
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [("UTC0", 0), ("EST5", 5), ("IST-5:30", -5.5), ("<-0330>3:30", 3.5)],
+)
+def test_the_offset_of_a_time_zone_is_exact(zone: str, hours: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        west = hours_west()
+    time.tzset()
+
+    assert west == hours
