@@ -136,10 +136,11 @@ def test_celerys_monitor_has_the_same_states_but_where_a_late_retry_misled_it(st
         task_id for task_id in story.all_ids if celery[task_id]["state"] != story.ours(task_id).state
     ]
 
-    # Celery: the child of a worker sends the next attempt before its parent tells of the retry, so
-    # that the news of the retry may come last. Celery's state then says RETRY for ever, of a task that
-    # has long succeeded; the test above has shown that the backend is with us.
-    assert {celery[task_id]["state"] for task_id in differing} <= {"RETRY"}
+    # Celery: the child of a worker publishes the next attempt, and its task-sent event, before the parent
+    # publishes task-retried, so that task-retried may arrive last. Celery's state then stays RETRY although
+    # the task has succeeded, or becomes PENDING if the task-sent arrives even later: nothing outranks RETRY.
+    # The test above has shown that the backend agrees with ours.
+    assert {celery[task_id]["state"] for task_id in differing} <= {"RETRY", "PENDING"}
     assert set(differing) <= set(story.ids["is retried"])
 
 
