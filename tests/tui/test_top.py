@@ -49,6 +49,18 @@ def test_it_ends_when_told_to(key: str) -> None:
     assert top.fault is None
 
 
+def test_timer_that_fires_after_the_screens_are_closed_does_nothing() -> None:
+    async def looks(person: Person) -> None:
+        await person.sees("shop.pay")
+
+    top = sit_down(past(received("t1")), looks)
+    assert top.screen_stack == []
+
+    top._tick()
+
+    assert top.fault is None
+
+
 @pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_a_signal_tells_it_to(number: signal.Signals) -> None:

@@ -85,7 +85,8 @@ class Top(App[None]):
             return
         while self._notices:
             self._warn(self._notices.popleft())
-        if not self.is_paused and isinstance(self.screen, Lookout):
+        # The timer may fire once more after the app has closed its screens.
+        if not self.is_paused and self.screen_stack and isinstance(self.screen, Lookout):
             self.screen.tick()
 
     def _warn(self, message: str) -> None:
