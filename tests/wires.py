@@ -5,6 +5,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
@@ -33,6 +34,9 @@ class Wire(Protocol):
 
     def send_request(self, raw: Raw) -> None:
         """Send to those who obey commands."""
+
+    def send_task(self, queue: str, raw: Raw, **properties: Any) -> None:
+        """Put into a queue of tasks, with these properties of the message in place of the usual ones."""
 
     def length(self, queue: str) -> int:
         """Return how many messages wait in a queue."""
@@ -65,6 +69,14 @@ class RedisWire:
     def send_request(self, raw: Raw) -> None:
         self.publish_request(_enveloped(raw, "celery.pidbox", ""))
 
+    def send_task(self, queue: str, raw: Raw, **properties: Any) -> None:
+        usual = {"delivery_tag": token_hex(8), "delivery_mode": 2}
+        self.push(queue, _enveloped(raw, "", queue, **(usual | properties)))
+
+    def push(self, queue: str, data: bytes) -> None:
+        """Put bytes that need not be an envelope into a queue of tasks."""
+        self.client.lpush(queue, data)
+
     def publish_event(self, data: bytes) -> None:
         """Send bytes that need not be an envelope to those who receive events."""
         assert self.client.publish(f"{self._prefix}celeryev/worker.heartbeat", data), "nobody listens"
@@ -78,7 +90,7 @@ class RedisWire:
         return int(waiting)
 
 
-def _enveloped(raw: Raw, exchange: str, routing_key: str) -> bytes:
+def _enveloped(raw: Raw, exchange: str, routing_key: str, **properties: Any) -> bytes:
     envelope = {
         "body": b64encode(raw.body).decode(),
         "content-type": raw.content_type,
@@ -90,6 +102,7 @@ def _enveloped(raw: Raw, exchange: str, routing_key: str) -> bytes:
             "priority": 0,
             "body_encoding": "base64",
             "delivery_tag": "1",
+            **properties,
         },
     }
     # As kombu leaves out what is not said.
@@ -124,6 +137,9 @@ class AmqpWire:
     def send_request(self, raw: Raw) -> None:
         self._channel.basic_publish(_described(raw), "celery.pidbox", "")
 
+    def send_task(self, queue: str, raw: Raw, **properties: Any) -> None:
+        self._channel.basic_publish(_described(raw, **properties), "", queue)
+
     def publish_event(self, body: bytes, properties: bytes) -> None:
         """Send a body with properties that need not be any to those who receive events."""
         self._channel.basic_publish(_Verbatim(body, properties), "celeryev", "worker.heartbeat")
@@ -136,11 +152,12 @@ class AmqpWire:
         return int(self._channel.queue_declare(queue, durable=True, auto_delete=False).message_count)
 
 
-def _described(raw: Raw) -> Any:
+def _described(raw: Raw, **others: Any) -> Any:
     properties = {
         "content_type": raw.content_type,
         "content_encoding": raw.content_encoding,
         "application_headers": dict(raw.headers),
+        **others,
     }
     return amqp.Message(raw.body, **{name: value for name, value in properties.items() if value is not None})
 

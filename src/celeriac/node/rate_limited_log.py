@@ -25,7 +25,9 @@ class RateLimitedLog:
         #: When a line of each kind was written, oldest first.
         self._written_at: OrderedDict[str, float] = OrderedDict()
 
-    def write(self, level: int, kind: str, text: str, *arguments: object) -> None:
+    def write(
+        self, level: int, kind: str, text: str, *arguments: object, exc_info: BaseException | None = None
+    ) -> None:
         """Write a line, unless one of its kind was written in the last minute."""
         now = self._now()
         with self._mutex:
@@ -34,4 +36,4 @@ class RateLimitedLog:
             if kind in self._written_at or len(self._written_at) >= _MAX_KINDS:
                 return
             self._written_at[kind] = now
-        self._logger.log(level, text, *arguments)
+        self._logger.log(level, text, *arguments, exc_info=exc_info)

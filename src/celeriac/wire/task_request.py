@@ -52,6 +52,8 @@ _STAMPS: Final = frozenset({"stamped_headers", "stamps"})
 _LIMITS: Final = Limits()
 #: The text of a moment has 32 characters.
 _MAX_MOMENT_CHARS: Final = 64
+#: The last second of the year 9999: a float cannot hold the microseconds after it.
+_LAST_MOMENT: Final = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
 
 
 class Spelled(NamedTuple):
@@ -226,12 +228,16 @@ def _read_text(value: object) -> str:
 
 
 def read_moment(value: object, reason: str) -> float:
-    """Return seconds of the epoch from a text of ISO 8601, by UTC if it names no zone; else refuse."""
+    """Return seconds of the epoch from a text of ISO 8601, by UTC if it names no zone; else refuse.
+
+    A time that in UTC is outside of the years 1 to 9999 is refused too: nobody could write it down again.
+    """
     try:
         if not isinstance(value, str) or len(value) > _MAX_MOMENT_CHARS:
             raise PeerError(reason)
         moment = datetime.fromisoformat(value)
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+        utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return min(utc.timestamp(), _LAST_MOMENT)
     except (ValueError, OverflowError):
         raise PeerError(reason) from None
 

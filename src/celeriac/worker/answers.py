@@ -137,6 +137,7 @@ class Answers:
             "total": dict(self._desk.begun),
             "pool": self._pool.info(),
             "prefetch_count": self._tasks.prefetch,
+            "refused": dict(self._tasks.intake.refused),
             "gossip": self._gossip.stats(),
             "elections": self._elector.stats(),
         }

@@ -3,19 +3,19 @@
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from math import inf
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any
 
 from celeriac.config import Settings
 from celeriac.core.admission import Discard, Run, Wait, admit, time_limits
 from celeriac.core.rate import RateLimits, parse_rate
 from celeriac.core.schedule import Schedule
-from celeriac.errors import NotRegistered, PeerError, TaskRevoked
+from celeriac.errors import CeleriacError, NetworkError, NotRegistered, PeerError, TaskRevoked
 from celeriac.model.message import Delivery
 from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE, REJECTED, REVOKED, STARTED
 from celeriac.model.task_request import TaskRequest
+from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.node.task import Task
 from celeriac.wire.failure import failure_json
@@ -31,9 +31,6 @@ from celeriac.worker.unbegun import unbegun
 __all__ = ["Intake"]
 
 logger = logging.getLogger(__name__)
-
-#: Between two lines of log for one reason: a flood of bad messages is no flood of log.
-_LOG_INTERVAL: Final = 60.0
 
 
 class Intake:
@@ -78,9 +75,9 @@ class Intake:
         self._ready: deque[Assignment] = deque()
         #: Whether a task runs in the thread that drains, right now.
         self.is_running_in_place = False
-        #: Messages that could not be taken, by reason.
+        #: Messages that were rejected, by reason.
         self.refused: Counter[str] = Counter()
-        self._logged_at: dict[str, float] = {}
+        self._refusals = RateLimitedLog(logger)
         #: Of the tasks that came by now: a module that is imported late may bring more of them.
         self._traits: dict[str, Traits] = {}
         self._unknown = Traits.of(None, settings)
@@ -90,20 +87,35 @@ class Intake:
     # -- what comes from a queue
 
     def take(self, delivery: Delivery) -> None:
-        """Take one message of a queue of tasks."""
+        """Take one message of a queue of tasks; an error that it causes rejects the message, no more."""
         try:
-            request = decode(delivery.message, max_bytes=self._settings.task_max_bytes)
+            self._take(delivery)
+        except NetworkError:
+            raise
         except PeerError as error:
             self._refuse(delivery, str(error))
-            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, another worker would meet it as well
+            self._refuse(delivery, _reason_of(error), error)
+
+    def _take(self, delivery: Delivery) -> None:
+        request = decode(delivery.message, max_bytes=self._settings.task_max_bytes)
         if delivery.message.is_redelivered and self._is_known(request, delivery):
             return
         traits = self._traits_of(request.task)
         assignment = self._desk.add(request, traits or self._unknown, delivery)
-        decision = self._decide(request, is_registered=traits is not None)
-        if not isinstance(decision, Discard):
-            self._report.received(assignment)
-        self._follow(assignment, decision)
+        try:
+            decision = self._decide(request, is_registered=traits is not None)
+            if not isinstance(decision, Discard):
+                self._report.received(assignment)
+            self._follow(assignment, decision)
+        except BaseException:
+            self._forget(assignment)
+            raise
+
+    def _forget(self, assignment: Assignment) -> None:
+        """Take a task that has not begun out of all that it waits in."""
+        self.withdraw(assignment)
+        self._desk.remove([assignment])
 
     def _is_known(self, request: TaskRequest, delivery: Delivery) -> bool:
         """Say whether a message came again that is in hand, or done: a link was lost in between."""
@@ -131,20 +143,25 @@ class Intake:
             # Begun, and to be acknowledged when it begins: that is now.
             self._settle(assignment, Verdict.ACCEPT)
 
-    def _refuse(self, delivery: Delivery, reason: str) -> None:
-        """Drop a message that is no task we could read; to put it back would bring it again for ever."""
-        self.refused[reason] += 1
-        now = monotonic()
-        if now - self._logged_at.get(reason, -inf) >= _LOG_INTERVAL:
-            self._logged_at[reason] = now
-            logger.error(
-                "Dropped a message from queue %r that is no task this worker can read (%s, %d so far); "
-                "its sender must use JSON, and stay within task_max_bytes",
-                delivery.queue,
-                reason,
-                self.refused[reason],
-            )
+    def _refuse(self, delivery: Delivery, reason: str, error: Exception | None = None) -> None:
+        """Drop a message that cannot be a task here; put back, it would come again and again."""
+        self._count_refusal(delivery, reason, error)
         self._settle_now(delivery, Verdict.DROP)
+
+    def _count_refusal(self, delivery: Delivery, reason: str, error: Exception | None) -> None:
+        self.refused[reason] += 1
+        message = delivery.message
+        self._refusals.write(
+            logging.ERROR,
+            reason,
+            "Rejected message %.100r of queue %r: %s (%d so far). Its sender must use JSON and valid headers "
+            "within task_max_bytes",
+            message.headers.get("id") or message.correlation_id,
+            delivery.queue,
+            reason,
+            self.refused[reason],
+            exc_info=error,
+        )
 
     def _decide(self, request: TaskRequest, *, is_registered: bool = True) -> Run | Wait | Discard:
         is_revoked = request.id in self._revoked
@@ -180,14 +197,25 @@ class Intake:
     def begin_due(self) -> None:
         """Begin what has waited long enough."""
         for assignment in self.schedule.due(time()):
-            assignment.stage = Stage.RESERVED
-            self._follow(assignment, self._decide(assignment.request))
+            self._contain(self.resume, assignment)
         self._ready.extend(self._rates.due(monotonic()))
         while self._ready and not self._finisher.is_behind:
-            self._submit(self._ready.popleft())
+            self._contain(self._submit, self._ready.popleft())
             if self._pool.runs_in_place:
                 # It took its time: whoever wants to stop, or to revoke the next, comes first.
                 break
+
+    def _contain(self, go_on: Callable[[Assignment], None], assignment: Assignment) -> None:
+        """Go on with a task; an error that its message causes rejects the message, no more."""
+        try:
+            go_on(assignment)
+        except (CeleriacError, OSError, MemoryError):
+            # The network, the pool or the machine: not the message.
+            raise
+        except Exception as error:  # noqa: BLE001 - as when it came
+            self._forget(assignment)
+            self._count_refusal(assignment.source, _reason_of(error), error)
+            self._settle(assignment, Verdict.DROP)
 
     def next_due(self, most: float) -> float:
         """Return after how many seconds something is due, ``most`` at the most."""
@@ -319,3 +347,7 @@ class Intake:
             # It is run again: nothing follows from this run.
             outcome = Outcome(REJECTED, text=outcome.text, requeue=True, cause=outcome.cause)
         self._end(assignment, outcome)
+
+
+def _reason_of(error: Exception) -> str:
+    return f"error: {type(error).__name__}"

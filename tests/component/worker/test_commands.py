@@ -418,11 +418,13 @@ def test_a_task_that_has_ended_and_is_not_settled_is_ready(site: Site, worker: W
 
 @pytest.mark.usefixtures("worker")
 def test_stats_tell_of_tasks_pool_and_prefetch(site: Site) -> None:
+    site.publish(b"{}", {"task": "shop.pay"})
     site.post()
     site.pool.end(site.pool.begin())
 
     stats = ask(site, "stats")
 
+    assert stats["refused"] == {"no-id": 1}
     assert stats["total"] == {"shop.pay": 1}
     assert stats["pool"] == {"implementation": "hand", "max-concurrency": 2}
     assert (stats["prefetch_count"], stats["pid"], stats["broker"]) == (

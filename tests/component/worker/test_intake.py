@@ -2,14 +2,16 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import time
+from typing import Any
 
 import pytest
 
 from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE, IGNORED, REJECTED, RETRY
 from celeriac.model.task_request import Posting, TaskRequest
+from celeriac.worker import intake
 from celeriac.worker.worker import Worker
 from tests.component.worker.kit import HOST, HandPool, Site, come_true
 
@@ -203,9 +205,77 @@ def test_a_message_that_is_no_task_is_dropped_and_told_once_a_minute(
     assert come_true(lambda: worker.tasks.intake.refused.total() == 4)
     reasons = len(worker.tasks.intake.refused)
     assert come_true(
-        lambda: sum("Dropped a message" in record.getMessage() for record in caplog.records) == reasons
+        lambda: sum("Rejected message" in record.getMessage() for record in caplog.records) == reasons
     )
     assert come_true(lambda: site.queued() == [])
+
+
+@pytest.mark.parametrize("part", ["decode", "admit"])
+def test_an_error_while_a_message_is_taken_rejects_that_message_alone(
+    site: Site, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    monkeypatch.setattr(f"celeriac.worker.intake.{part}", failing_once(getattr(intake, part)))
+
+    site.post(task_id="planted")
+    site.post(task_id="next")
+
+    assert site.pool.begin().request.id == "next"
+    assert worker.tasks.intake.refused == {"error: ZeroDivisionError": 1}
+    assert "Rejected message 'planted' of queue 'celery'" in caplog.text
+    assert "ZeroDivisionError: planted" in caplog.text
+    assert [each.request.id for each in worker.desk.all()] == ["next"]
+    assert come_true(lambda: site.queued() == [])
+
+
+@pytest.mark.parametrize("eta", [None, 0.2])
+def test_an_error_while_a_task_is_begun_rejects_that_message_alone(
+    site: Site, worker: Worker, monkeypatch: pytest.MonkeyPatch, eta: float | None
+) -> None:
+    monkeypatch.setattr(worker.parts.pool, "submit", failing_once(worker.parts.pool.submit))
+
+    site.post("shop.late", "planted", eta=None if eta is None else time() + eta)
+    assert come_true(lambda: worker.tasks.intake.refused)
+    site.post("shop.late", "next")
+
+    assert site.pool.begin().request.id == "next"
+    assert worker.tasks.intake.refused == {"error: ZeroDivisionError": 1}
+    assert [each.request.id for each in worker.desk.all()] == ["next"]
+    assert come_true(lambda: worker.tasks.is_quiet)
+
+
+def test_an_error_of_the_machine_is_not_taken_for_one_of_the_message(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.pool, "submit", failing_once(site.pool.submit, MemoryError))
+    worker = site.worker()
+    worker.graph.start()
+    site.post()
+
+    with pytest.raises(MemoryError):
+        turn_until_submitted(worker, site)
+
+    assert not worker.tasks.intake.refused
+    worker.graph.stop()
+
+
+def turn_until_submitted(worker: Worker, site: Site) -> None:
+    """Turn a worker that was not started until its pool was given a job."""
+    while not site.pool.submitted:
+        worker.tasks.turn()
+
+
+def failing_once(
+    function: Callable[..., Any], error: type[Exception] = ZeroDivisionError
+) -> Callable[..., Any]:
+    """Return a function that raises when it is called first, and then does as the other."""
+    errors = [error("planted")]
+
+    def fail_or_call(*args: Any, **kwargs: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return function(*args, **kwargs)
+
+    return fail_or_call
 
 
 # -- what comes again

@@ -178,6 +178,9 @@ def test_without_a_correlation_id_the_task_is_named_by_its_own() -> None:
         ("2026-11-15T00:50:17.250000Z", 1_794_703_817.25),
         ("2026-11-15T01:50:17.25+01:00", 1_794_703_817.25),
         ("2026-11-15T00:50:17.25", 1_794_703_817.25),
+        # The first and the last that UTC has; a float would round the last up to the year 10000.
+        ("0001-01-01T00:00:00-23:59", -62_135_510_460.0),
+        ("9999-12-31T23:59:59.999999", 253_402_300_799.0),
     ],
 )
 def test_moments_are_read_in_every_zone(text: str, at: float) -> None:
@@ -244,6 +247,8 @@ def test_a_place_to_reply_that_no_broker_knows_is_none() -> None:
         ({"eta": 1_794_703_817}, "eta"),
         ({"eta": "2" * 1000}, "eta"),
         ({"expires": "0000-00-00"}, "expires"),
+        ({"eta": "0001-01-01T00:00:00+14:00"}, "eta"),
+        ({"expires": "9999-12-31T23:59:59-23:59"}, "expires"),
         ({"timelimit": 5}, "timelimit"),
         ({"timelimit": [1, 2, 3]}, "timelimit"),
         ({"timelimit": [-1, None]}, "timelimit"),
