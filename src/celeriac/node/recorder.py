@@ -11,7 +11,7 @@ from celeriac.config import Settings
 from celeriac.core.clock import LamportClock
 from celeriac.core.recording import Dropped, Effect, Pause, Recording, Resume, Write
 from celeriac.errors import ConnectionLost, DiskError, ImproperlyConfigured, NetworkError
-from celeriac.model.events import Event, Gap
+from celeriac.model.events import Event
 from celeriac.model.message import Delivery, Message
 from celeriac.node.identity import anonymous_name
 from celeriac.node.reception import Reception
@@ -37,6 +37,8 @@ _TELL_EVERY: Final = 0.25
 _LONG_WRITE: Final = 10.0
 #: At the end: how long what was sent to us before is still taken.
 _LAST_LOOK: Final = 0.5
+#: The reason of a gap.
+_REMOVED: Final = "recorded events may be lost: their files were removed or unmounted before they were sealed"
 
 
 class Recorder:
@@ -223,7 +225,14 @@ class Recorder:
         error = outcome.error
         if error is None:
             self._accept(self._recording.written())
-            self._note_last()
+            last = self._last
+            if last is not None:
+                self._last_event_at = last.local_received
+                self._lag = max(0.0, time() - (last.timestamp or last.local_received or 0.0))
+            lost_since = self._writer.take_lost()
+            if lost_since is not None:
+                logger.error("%s", _REMOVED)
+                self._put_gap(_REMOVED, since=lost_since)
         elif isinstance(error, DiskError):
             if not self._recording.trouble:
                 logger.warning("Events cannot be recorded, and are tried again: %s", error)
@@ -244,9 +253,9 @@ class Recorder:
                 self._write_at = monotonic()
                 self._scribe.write(events)
             case Dropped(events=count, since=since, until=until, reason=reason):
-                told = f"{count} events were dropped, since they could not be written: {reason}"
-                logger.warning("%s", told)
-                self._put(self._reception.gap(told, since=since, until=until))
+                reason = f"{count} events were dropped, since they could not be written: {reason}"
+                logger.warning("%s", reason)
+                self._put_gap(reason, since=since, until=until)
             case Pause() | Resume():
                 try:
                     if isinstance(effect, Pause):
@@ -262,14 +271,9 @@ class Recorder:
         except ConnectionLost as error:
             self._lose(error)
 
-    def _note_last(self) -> None:
-        last = self._last
-        if last is not None:
-            self._last_event_at = last.local_received
-            self._lag = max(0.0, time() - (last.timestamp or last.local_received or 0.0))
-
-    def _put(self, gap: Gap, ticket: Delivery | None = None) -> None:
+    def _put_gap(self, reason: str, since: float, until: float = 0.0, ticket: Delivery | None = None) -> None:
         self._gaps += 1
+        gap = self._reception.gap(reason, since=since, until=max(since, until or time()))
         self._recording.put(gap, now=monotonic(), ticket=ticket)
 
     def _tell(self, now: float) -> None:
@@ -304,16 +308,13 @@ class Recorder:
     def _look(self, now: float) -> None:
         """Tell of what the broker drops because we take it too slowly."""
         try:
-            missed = self._source.look(now=now)
+            self._note_overrun(self._source.look(now=now))
         except ConnectionLost as error:
             self._lose(error)
-        else:
-            self._note_overrun(missed)
 
     def _note_overrun(self, missed: str) -> None:
         if missed:
-            since, until = self._reception.heard_at - self._lateness, time()
-            self._put(self._reception.gap(missed, since=since, until=max(since, until)))
+            self._put_gap(missed, since=self._reception.heard_at - self._lateness)
 
     @property
     def _lateness(self) -> float:
@@ -323,15 +324,13 @@ class Recorder:
     def _connect(self, last_received_at: float | None = None) -> None:
         """Make a link; what was missed meanwhile goes into the log as a gap."""
         missed = self._source.open(self._reception, is_paused=self._recording.is_paused, now=monotonic())
-        reception, until = self._reception, time()
+        reception = self._reception
         if missed and reception.is_interrupted:
             # What waited in a queue that is gone was as late as what we last got out of it.
             why = f"{missed}: {self._link_trouble}" if self._source.is_kept else self._link_trouble
-            gap = reception.gap(why, since=reception.heard_at - self._lateness, until=until)
-            self._put(gap, self._source.owed)
+            self._put_gap(why, since=reception.heard_at - self._lateness, ticket=self._source.owed)
         elif missed and last_received_at is not None:
-            gap = reception.gap(missed, since=last_received_at, until=max(until, last_received_at))
-            self._put(gap, self._source.owed)
+            self._put_gap(missed, since=last_received_at, ticket=self._source.owed)
         elif self._source.owed is not None:
             self._source.accept([self._source.owed])
         reception.resume(has_missed=False)

@@ -69,6 +69,9 @@ class Rehearsal:
     def sync(self) -> None:
         """Write nothing."""
 
+    def take_lost(self) -> None:
+        """Lose nothing."""
+
     def tick(self) -> None:
         """Seal nothing."""
 

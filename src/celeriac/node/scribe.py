@@ -59,6 +59,9 @@ class Writer(Protocol):
     def sync(self) -> None:
         """Have all that was added on the disk."""
 
+    def take_lost(self) -> float | None:
+        """Return since when recorded events may be lost, once; None if none are."""
+
     def tick(self) -> None:
         """Seal what is to be sealed by now."""
 

@@ -5,6 +5,7 @@ whatever happens: a file stands for the numbers up to where the next one begins,
 there is a next one.
 """
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -101,6 +102,11 @@ class LogWriter:
         #: The next file may be there, and what is behind its number in this one would not count any more.
         self._must_roll = False
         self._roll_error: DiskError | None = None
+        #: When the first event was received that may not be sealed.
+        self._unsealed_since = 0.0
+        #: The file is not at its path any more: nothing that is written to it would be recorded.
+        self._is_gone = False
+        self._lost_since: float | None = None
 
     @property
     def sealed(self) -> int:
@@ -142,6 +148,8 @@ class LogWriter:
             batch = self._redact(to_batch(events, recorder=self._recorder, first=file.next))
             if not file.rows:
                 self._begun_at = self._now()
+                if not self._sealer.pending:
+                    self._unsealed_since = events[0].local_received or self._begun_at
             self._at("append-before-write")
             try:
                 file.append(batch)
@@ -162,6 +170,7 @@ class LogWriter:
             self._at("sync-before-fsync")
             file.sync()
             self._at("sync-after-fsync")
+            self._check(file)
             self.recorded += events
             if self._is_roll_due:
                 try:
@@ -169,6 +178,14 @@ class LogWriter:
                 except DiskError as error:
                     # The events are recorded: to say anything else here would have them written twice.
                     self._roll_error = error
+
+    def take_lost(self) -> float | None:
+        """Return since when recorded events may be lost, once; None if none are.
+
+        They are if their files were removed, or unmounted, before they were sealed.
+        """
+        since, self._lost_since = self._lost_since, None
+        return since
 
     def tick(self) -> None:
         """Begin another file, if this one is large or old enough, and have it sealed."""
@@ -283,10 +300,36 @@ class LogWriter:
     def _writable(self) -> WriteAhead:
         """Return a file that can be written to."""
         file = self._opened()
+        if self._is_gone:
+            self._reopen(file)
+            file = self._opened()
         if self._must_roll or (file.is_broken and not file.unsynced):
             self._roll()
             file = self._opened()
         return file
+
+    def _check(self, file: WriteAhead) -> None:
+        """Raise DiskError if a file is not at its path any more; the next append then makes another."""
+        try:
+            file.check()
+        except DiskError as error:
+            self._is_gone = error.errno == errno.ESTALE
+            raise
+
+    def _reopen(self, file: WriteAhead) -> None:
+        """Go on in another file, in folders that are made again if need be."""
+        file.close()
+        self._sealing.end()
+        self._spool.release()
+        self._spool.lock()
+        try:
+            self._open()
+        except BaseException:
+            self._spool.release()
+            raise
+        self._is_gone = False
+        if self._lost_since is None:
+            self._lost_since = self._unsealed_since
 
     def _is_due(self, file: WriteAhead) -> bool:
         if not file.rows:
@@ -304,6 +347,7 @@ class LogWriter:
         or after a crash, and its name says where this one ends: so nothing more is written to this one then.
         """
         old = self._opened()
+        self._check(old)
         self._at("roll-before-create")
         try:
             self._file = self._created(old.next)

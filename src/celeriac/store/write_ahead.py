@@ -4,9 +4,11 @@ An event is recorded once :meth:`WriteAhead.sync` has returned. What fails is ta
 where it ended before, and the same events can be written again.
 """
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,6 +19,9 @@ from celeriac.store.spool import write_whole
 from celeriac.store.write_ahead_scan import SUFFIX, Scanned, scan, scan_folder, write_ahead_files
 
 __all__ = ["Scanned", "WriteAhead", "scan", "scan_folder", "write_ahead_files"]
+
+#: How the system says that a file, or a folder on the way to it, is not there.
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class WriteAhead:
@@ -118,6 +123,21 @@ class WriteAhead:
             self._take_back()
             raise _failed(self.path, "synced", error) from error
         self._synced = (self.rows, self.bytes, self.row_bytes)
+
+    def check(self) -> None:
+        """Raise DiskError with ESTALE unless the file is at its path.
+
+        It is not there once somebody removed it or its folder, or unmounted or covered the file system. What
+        is written to it then is gone as soon as it is closed, though no write fails.
+        """
+        try:
+            found = self.path.lstat()
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise _failed(self.path, "found", error) from error
+            found = None
+        if found is None or not os.path.samestat(found, os.fstat(self._number)):
+            raise _failed(self.path, "kept", OSError(errno.ESTALE, "it was removed, or is hidden by a mount"))
 
     def close(self) -> None:
         """Let go of the file. Rows that were not synced may be there or not."""

@@ -43,6 +43,7 @@ class Disk:
         self.recorded = self.sealed = self.pending_seals = 0
         self.trouble: BaseException | None = None
         self.seal_trouble: DiskError | None = None
+        self.lost_since: float | None = None
         self.may_write = Flag()
         self.may_write.set()
         self.is_closed = False
@@ -61,6 +62,10 @@ class Disk:
         self.events += self._added
         self._added = []
         self.recorded = len(self.events)
+
+    def take_lost(self) -> float | None:
+        lost_since, self.lost_since = self.lost_since, None
+        return lost_since
 
     def tick(self) -> None:
         if self.seal_trouble is not None:
@@ -226,6 +231,24 @@ def test_what_could_not_be_recorded_is_told_at_the_end(broker: MemoryBroker) -> 
     assert isinstance(runs.error, DiskError)
     assert str(runs.error) == "2 events were received and not recorded, they are lost: the disk is full"
     assert disk.is_closed
+
+
+def test_events_that_were_lost_after_they_were_recorded_are_a_gap(
+    broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk()
+    disk.lost_since = 1_700_000_000.0
+
+    runs = Runs(broker, disk).start()
+
+    runs.publish("t1")
+    runs.wait_for(2)
+    runs.stop()
+
+    (gap,) = runs.gaps
+    assert gap.since == 1_700_000_000.0
+    assert "removed or unmounted" in gap.reason
+    assert gap.reason in caplog.text
 
 
 def test_a_segment_that_cannot_be_sealed_is_told_and_keeps_nothing_from_being_recorded(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -148,6 +149,71 @@ def test_opening_and_closing_leaves_one_file_however_often(root: Path) -> None:
         writer_for(root).__enter__().close()
 
     assert [path.name for path in write_ahead_in(root)] == ["000000000001.wal"]
+
+
+# -- files that are removed, or hidden, while they are written
+
+
+@pytest.mark.parametrize("removed", ["", "spool", "spool/one", "spool/one/000000000001.wal"])
+def test_events_are_not_recorded_in_a_file_that_was_removed(root: Path, removed: str) -> None:
+    with writer_for(root) as writer:
+        record(writer, range(5))
+        gone = root / removed
+        gone.unlink() if gone.is_file() else shutil.rmtree(gone)
+
+        writer.append(numbered(range(5, 8)))
+        with pytest.raises(DiskError, match="cannot be kept: it was removed, or is hidden by a mount"):
+            writer.sync()
+        recorded, lost_since = writer.recorded, writer.take_lost()
+        record(writer, range(5, 8))
+
+        assert (recorded, lost_since) == (5, None)
+        assert (writer.recorded, writer.take_lost(), writer.take_lost()) == (8, NOON_AT, None)
+    assert ids_in(root) == ids(range(5, 8))
+
+
+def test_a_removed_file_is_noticed_also_when_another_is_due(root: Path) -> None:
+    with writer_for(root, segment_bytes=1) as writer:
+        record(writer, range(5))
+        shutil.rmtree(root)
+
+        with pytest.raises(DiskError, match="cannot be kept"):
+            writer.tick()
+        record(writer, range(5, 8))
+
+        assert writer.take_lost() == NOON_AT
+    assert ids_in(root) == ids(range(5, 8))
+
+
+def test_a_folder_that_cannot_be_made_again_is_tried_until_it_can(root: Path) -> None:
+    with writer_for(root) as writer:
+        record(writer, range(5))
+        shutil.rmtree(root)
+        root.write_text("in the way")
+
+        for _ in range(3):
+            with pytest.raises(DiskError):
+                record(writer, range(5, 8))
+        root.unlink()
+        record(writer, range(5, 8))
+
+        assert writer.take_lost() == NOON_AT
+    assert ids_in(root) == ids(range(5, 8))
+
+
+def test_a_spool_that_another_recorder_took_meanwhile_stays_with_it(root: Path) -> None:
+    with writer_for(root) as writer:
+        record(writer, range(5))
+        shutil.rmtree(root)
+        with writer_for(root) as other:
+            record(other, range(5, 7))
+            with pytest.raises(DiskError, match="cannot be kept"):
+                record(writer, range(7, 9))
+            with pytest.raises(ImproperlyConfigured, match="runs already"):
+                record(writer, range(7, 9))
+        record(writer, range(7, 9))
+
+    assert ids_in(root) == ids(range(5, 9))
 
 
 def test_what_is_appended_was_redacted(root: Path) -> None:
@@ -681,15 +747,16 @@ def test_events_that_could_not_be_appended_can_be_again(
     assert writer.damage == []
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_events_that_could_not_be_synced_can_be_appended_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     with writer_for(root) as writer:
         record(writer, range(3))
         writer.append(numbered(range(3, 4)))
         writer.append(numbered(range(4, 6)))
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", refuse(errno.EIO))
+            patch.setattr(os, "fsync", refuse(code))
             with pytest.raises(DiskError):
                 writer.sync()
         assert (writer.recorded, writer.unsynced) == (3, 0)
