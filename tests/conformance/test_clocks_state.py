@@ -158,12 +158,32 @@ def test_023_retry_gives_way_to_the_next_attempt() -> None:
 
 
 @pytest.mark.differs("State of a task from events out of order")
-def test_024_retry_after_an_end_changes_no_state() -> None:
+@pytest.mark.parametrize(
+    ("before", "state", "conflict"),
+    [
+        (("received", "succeeded"), "SUCCESS", True),
+        (("received", "failed"), "FAILURE", True),
+        (("received", "revoked"), "REVOKED", False),
+        (("succeeded",), "SUCCESS", False),
+        (("failed",), "FAILURE", False),
+        (("revoked",), "REVOKED", False),
+    ],
+)
+def test_024_retry_after_an_end_changes_no_state(before: tuple[str, ...], state: str, conflict: bool) -> None:
     """A retry that arrives after the end of a task moves it to `RETRY`."""
-    ours, theirs = both_after(happened("received", "succeeded", "retried"))
+    ours, theirs = both_after(happened(*before, "retried"))
+
+    assert (ours.state, theirs.state) == (state, "RETRY")
+    assert ours.conflict is conflict
+
+
+def test_retry_of_an_earlier_attempt_is_no_conflict() -> None:
+    receipt, success, retry = happened("received", "succeeded", "retried")
+
+    ours, theirs = both_after([{**receipt, "retries": 1}, success, retry])
 
     assert (ours.state, theirs.state) == ("SUCCESS", "RETRY")
-    assert ours.conflict
+    assert not ours.conflict
 
 
 @pytest.mark.differs("State of a task from events out of order")

@@ -131,7 +131,11 @@ class Facts(Struct, frozen=True, gc=False):
 
     @property
     def conflict(self) -> bool:
-        """Whether the task both succeeded and failed, succeeded twice, or ended and was retried."""
+        """Whether it succeeded and failed, succeeded twice, or did either in an attempt that was retried.
+
+        More retries than the last receipt counts prove that its attempt was retried. Without a receipt the
+        attempt is unknown, and a retry proves nothing. A revoked task has no conflict.
+        """
         if self.succeeded is None and self.failed is None:
             return False
         if self.succeeded is not None and self.failed is not None:

@@ -251,7 +251,10 @@ class Task:
 
     @property
     def conflict(self) -> bool:
-        """Whether it both succeeded and failed, succeeded twice, or ended and was retried."""
+        """Whether it succeeded and failed, succeeded twice, or did either in an attempt that was retried.
+
+        Of a retry this is known only once a ``received`` came, as that counts the retries before it.
+        """
         return self.facts.conflict
 
     # -- what it is

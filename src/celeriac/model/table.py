@@ -79,7 +79,7 @@ _TASKS: Final = Table(
         (
             "is_conflict",
             "boolean",
-            "whether it succeeded and failed, succeeded twice, or ended and was retried",
+            "whether it succeeded and failed, succeeded twice, or did either in an attempt that was retried",
         ),
         ("sent_at", "double", "when a client sent it"),
         ("received_at", "double", "when a worker received it, of the last attempt"),
