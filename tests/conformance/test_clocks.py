@@ -183,7 +183,7 @@ def confirm_late(connection: Connection, ours: Watcher) -> list[bool]:
     def confirm_task(timeout: float = 0.0) -> int:
         if unconfirmed:
             task_id = unconfirmed.pop()
-            is_sent_first.append(wait_until(lambda: task_id in sent_ids(ours), patience=10.0))
+            is_sent_first.append(wait_until(lambda: task_id in sent_ids(ours), patience=PATIENCE))
         return confirm(timeout)
 
     connection.publish = publish_task  # type: ignore[assignment,method-assign]
