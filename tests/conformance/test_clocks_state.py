@@ -1,4 +1,4 @@
-"""States of tasks, and the order in which monitors show events, beside Celery's `State`."""
+"""States of tasks, and the order in which monitors show events, compared with Celery's `State`."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,13 @@ from celery.events.state import State as CeleryState
 from celeriac import State, Task, states
 from celeriac.model.events import TaskEvent
 from celeriac.views.task import event_rows
-from tests.builders import AT, CLIENT, task
+from tests.builders import AT, CLIENT, task, without, worker
 
 TYPES = ("sent", "received", "started", "succeeded", "failed", "retried", "rejected", "revoked")
 DESCRIPTION = {
     "name": "shop.pay", "args": "(1,)", "kwargs": "{}", "root_id": "t0", "parent_id": "t0", "retries": 0,
 }  # fmt: skip
-#: What else an event of a type says.
+#: Further fields of an event, by its type.
 FIELDS: dict[str, dict[str, Any]] = {
     "sent": {**DESCRIPTION, "hostname": CLIENT},
     "received": DESCRIPTION,
@@ -132,12 +132,14 @@ def test_021_late_receipt_is_merged_into_a_state_of_higher_precedence(before: st
     assert described(ours) == described(theirs) == (state, "shop.pay", "(1,)", "{}", "t0", "t0")
 
 
+@pytest.mark.differs("Timestamp and clock of a task")
 def test_022_late_start_keeps_state_and_timestamp() -> None:
     """A start that arrives after the success keeps the state and the timestamp of the success."""
     ours, theirs = both_after(late("started", "received", "succeeded"))
 
     assert (ours.state, ours.started) == (theirs.state, theirs.started) == ("SUCCESS", AT)
-    assert ours.timestamp == AT + 2
+    assert (ours.timestamp, ours.clock) == (AT + 2, 12)
+    assert (theirs.timestamp, theirs.clock) == (AT, 10)
 
 
 def test_023_retry_gives_way_to_the_next_attempt() -> None:
@@ -203,6 +205,60 @@ def test_025_pairs_of_events_give_celerys_state_but_for_seven() -> None:
         ("retried", "received"): ("RETRY", "RECEIVED"),
         ("retried", "rejected"): ("RETRY", "REJECTED"),
     }
+
+
+@pytest.mark.differs("State of a task from events out of order")
+def test_revocation_ends_a_custom_state() -> None:
+    pair = states_after("progress", "revoked")
+
+    assert pair == ("REVOKED", "PROGRESS")
+
+
+@pytest.mark.differs("State of a task from events out of order")
+def test_late_retry_does_not_hide_the_next_attempt() -> None:
+    first, start, second, retry = happened("received", "started", "received", "retried")
+
+    ours, theirs = both_after([first, start, {**second, "retries": 1}, retry])
+
+    assert (ours.state, theirs.state) == ("RECEIVED", "RETRY")
+
+
+@pytest.mark.differs("Tasks by type")
+def test_task_is_listed_by_its_type_whichever_event_came_first() -> None:
+    ours, theirs = State(), CeleryState()
+
+    for event in late("received", "started"):
+        ours.event(dict(event))
+        theirs.event(dict(event))
+
+    assert [each.uuid for each in ours.tasks_by_type["shop.pay"]] == ["t1"]
+    assert list(theirs.tasks_by_type["shop.pay"]) == []
+
+
+@pytest.mark.differs("Events that end a monitor of Celery")
+@pytest.mark.parametrize(
+    ("events", "counts"),
+    [
+        ([worker("heartbeat", event="x"), worker("heartbeat")], ({}, {})),
+        ([worker("elect", id="e1", topic="tidy", action=None, cver=1)], ({}, {})),
+        ([without(task("started"), "type")], ({"type": 1}, {})),
+        ([without(task("started"), "uuid")], ({"uuid": 1}, {})),
+        ([task("started", timestamp="x")], ({}, {"timestamp": 1})),
+        ([worker("heartbeat", timestamp="x")], ({}, {"timestamp": 1})),
+    ],
+)
+def test_event_on_which_celery_raises_is_refused_or_corrected(
+    events: list[dict[str, Any]], counts: tuple[dict[str, int], dict[str, int]]
+) -> None:
+    ours, theirs = State(), CeleryState()
+
+    for event in events:
+        ours.event({**event, "local_received": AT})
+
+    assert (ours.gate.refused, ours.gate.mended) == counts
+    with pytest.raises((TypeError, AttributeError, KeyError, ValueError)):  # noqa: PT012 - the first may pass
+        for event in events:
+            theirs.event({**event, "local_received": AT})
 
 
 @pytest.mark.differs("Methods of Celery's State and Task")

@@ -1,4 +1,4 @@
-"""Statements on leader election beside real workers of Celery, which ask no arbiter."""
+"""Statements on leader election among real workers of Celery, which ask no arbiter, and ours."""
 
 import secrets
 from collections import Counter
@@ -37,8 +37,8 @@ class Cluster:
     def know_each_other(self) -> bool:
         names = [each.hostname for each in self.workers]
         return all(
-            all(told.format(name) in worker.log() for name in names if name != worker.hostname)
-            for workers, told in ((self.celery, "{} joined the party"), (self.ours, "Node {} joined"))
+            all(line.format(name) in worker.log() for name in names if name != worker.hostname)
+            for workers, line in ((self.celery, "{} joined the party"), (self.ours, "Node {} joined"))
             for worker in workers
         )
 
@@ -113,9 +113,9 @@ def test_059_three_celery_workers_elect_one_of_them_and_ours_follow(
         assert all(each.is_alive for each in cluster.workers)
 
 
-@pytest.mark.differs("Elections beside one or two Celery workers are refused")
+@pytest.mark.differs("Elections with one or two Celery workers are refused")
 @pytest.mark.parametrize("broker", BROKERS if IS_LONG else ["redis"])
-def test_060_an_election_beside_few_celery_workers_is_refused(
+def test_060_an_election_with_few_celery_workers_is_refused(
     request: pytest.FixtureRequest, broker: str
 ) -> None:
     """An election is held however few workers there are; among one or two it can stop workers of Celery."""

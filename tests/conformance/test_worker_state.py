@@ -240,7 +240,7 @@ def test_129_a_worker_says_hello_after_a_restart_of_its_connection(url: str) -> 
 
 
 class Asked:
-    """Takes the place of ``control``: notes what is asked, and gives answers."""
+    """Takes the place of ``control``: notes each timeout, and gives answers."""
 
     def __init__(self, *answers: dict[str, object]) -> None:
         self.answers = list(answers)
@@ -568,6 +568,18 @@ def test_149_without_gossip_a_worker_sees_nobody_and_takes_no_part(
     assert is_held
     assert list(deaf.gossip.state.workers) == []
     assert list(deaf.parts.elector.elections.all) == []
+
+
+@pytest.mark.differs("Absent parts of a worker")
+@pytest.mark.parametrize("command", ["autoscale", "pool_restart", "revoke_by_stamped_headers"])
+def test_command_for_an_absent_part_is_answered_with_an_error(redis_url: str, command: str) -> None:
+    with (
+        closing(Celeriac(redis_url, environ={})) as client,
+        working(redis_url, settings={"control_allow": [command]}),
+    ):
+        (reply,) = client.control.broadcast(command, {}, [OURS], reply=True, timeout=PATIENCE) or []
+
+    assert reply == {OURS: {"error": f"this node has no command {command!r}"}}
 
 
 # -- transports

@@ -35,20 +35,35 @@ def test_each_difference_names_a_section_of_its_page() -> None:
 
 
 def test_each_section_on_a_difference_has_a_test() -> None:
-    marked = read_differences()
+    """A section of the second level that has no text of its own only groups others."""
+    marked, sections = read_differences(), _sections()
 
-    sections = re.findall(
-        r"^### (.+)\n((?:(?!#).*\n)*)", DIFFERENCES.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    without = [
+        heading for heading, text in sections if text and heading not in marked and not _named_tests(text)
+    ]
 
     assert sections
-    assert [heading for heading, text in sections if heading not in marked and not _names_a_test(text)] == []
+    assert without == []
 
 
-def _names_a_test(section: str) -> bool:
-    """Tell whether a section names a test function and its file, and all that it names are there."""
-    named = re.findall(r"`(test_\w+)`\s+in\s+`(tests/[\w/]+\.py)`", section)
-    return bool(named) and all(f"def {name}(" in (ROOT / file).read_text() for name, file in named)
+def test_each_test_that_a_section_names_exists() -> None:
+    named = {each for _, text in _sections() for each in _named_tests(text)}
+
+    missing = [(name, file) for name, file in named if f"def {name}(" not in (ROOT / file).read_text()]
+
+    assert named
+    assert missing == []
+
+
+def _sections() -> list[tuple[str, str]]:
+    """Return the headings of the page, from the second level on, and the text below each."""
+    _, *parts = re.split(r"^##+ ", DIFFERENCES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [(heading, text.strip()) for heading, _, text in (part.partition("\n") for part in parts)]
+
+
+def _named_tests(section: str) -> list[tuple[str, str]]:
+    """Return the test functions that a section names, each with its file."""
+    return re.findall(r"`(test_\w+)`\s+in\s+`(tests/[\w/]+\.py)`", section)
 
 
 def test_the_page_is_made_from_the_tests() -> None:
