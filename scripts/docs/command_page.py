@@ -13,11 +13,11 @@ __all__ = ["command_page"]
 
 _HEAD = """# Every command and option
 
-What `--help` says of each command, read from the program when these pages were built.
-[Commands](commands.md) says what each is for, and which codes it ends with.
+The text of `--help` for each command, read from the program when these pages were built.
+[Commands](commands.md) gives the purpose of each, and its exit codes.
 
 """
-#: What a help text has before lines that are to stay as they are.
+#: The mark in a help text before lines that keep their breaks.
 _VERBATIM = "\b\n"
 
 
@@ -27,7 +27,7 @@ def command_page() -> str:
 
 
 def _tree(command: Any, parent: Any = None, name: str = "celeriac") -> Iterator[tuple[Any, Any]]:
-    """Yield a command and those below it, each with what it would know of how it was called."""
+    """Yield a command and those below it, each with its context."""
     context = command.make_context(name, [], parent=parent, resilient_parsing=True)
     yield command, context
     for below, each in getattr(command, "commands", {}).items():

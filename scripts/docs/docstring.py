@@ -12,7 +12,7 @@ _COMMENT = "#:"
 
 
 def spelled(text: str) -> str:
-    """Return a docstring without roles: what they name stands as code."""
+    """Return a docstring with the targets of its roles as code."""
     return _ROLE.sub(lambda role: f"`{_name(role['path'], is_short=bool(role['short']))}`", text)
 
 
@@ -21,10 +21,10 @@ def _name(path: str, *, is_short: bool) -> str:
 
 
 class Spelling(Extension):
-    """Mends each docstring as it is read."""
+    """Converts each docstring as it is read."""
 
     def on_instance(self, *, obj: Object, **_: Any) -> None:
-        """Spell a docstring."""
+        """Convert a docstring."""
         if obj.docstring is not None:
             obj.docstring.value = spelled(obj.docstring.value)
 

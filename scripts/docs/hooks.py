@@ -1,4 +1,4 @@
-"""What mkdocs does beside its own work: pages made of code, and files that stand outside ``docs``.
+"""Hooks of mkdocs: pages made of code, and files outside ``docs``.
 
 Nothing made here is written into the repository. A link between pages of ``docs`` has to lead to a file of a
 checkout, so the pages that are made are linked from here, below the title of the page that they complete.
@@ -35,11 +35,11 @@ OUTSIDE: Final = {
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/README.md": "benchmarks.md",
 }
-#: What a page by hand says of the page made of code that completes it.
+#: The line on a page by hand that links the page made of code.
 _COMPLETED: Final = {
     "reference/commands.md": "[Every command and option](cli.md), as `--help` says them.",
     "reference/http-api.md": "[Every address, parameter and field](http.md), as OpenAPI says them.",
-    "reference/settings.md": "[Why each default is what it is](defaults.md), from the code.",
+    "reference/settings.md": "[The reason of each default](defaults.md), from the code.",
     "reference/api.md": "[Every signature and docstring](python.md), from the code.",
 }
 _LINK: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
@@ -56,7 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Mend links that leave the folder ``docs``, and lead to the page made of code."""
+    """Correct links that leave the folder ``docs``, and link the page made of code."""
     place = page.file.src_uri
     if page.is_homepage:
         # It is the only page of its section.
@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _mended(link: re.Match[str], *, home: str, place: str) -> str:
-    """Return a link as it leads to a page from a place; to what is no page, the text and the path instead."""
+    """Return a link from a place to a page; for a target that is no page, the text and the path."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(home), link["target"]))
     is_inside = home.startswith("docs/") and target.startswith("docs/")
     if is_inside or not (_ROOT / target).exists():

@@ -1,4 +1,4 @@
-"""The reference of the HTTP API, from what it says of itself."""
+"""The reference of the HTTP API, from its OpenAPI description."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,11 +16,11 @@ __all__ = ["description", "http_page"]
 
 _HEAD = """# Every address of the HTTP API
 
-What `/api/v1/openapi.json` says, read from the program when these pages were built.
+The content of `/api/v1/openapi.json`, read from the program when these pages were built.
 [The HTTP API](http-api.md) says how to use it, and which series Prometheus gets.
 
 """
-#: What a schema says of the values that are allowed, and how to say it.
+#: Keywords of a schema on the values that are allowed, and their words.
 _BOUNDS = {
     "minimum": "from {}",
     "exclusiveMinimum": "above {}",
@@ -39,13 +39,13 @@ _KINDS = {
     "null": "null",
     "object": "object",
 }
-#: FastAPI's words for what every API says.
+#: FastAPI's words for the responses of every API.
 _STATUS = {
     "Successful Response": "the answer",
     "Validation Error": "a parameter is not of its kind",
-    "Bad Request": "what was asked cannot be",
+    "Bad Request": "the request cannot be fulfilled",
     "Not Found": "there is no such thing",
-    "Service Unavailable": "what is needed is not there at the moment",
+    "Service Unavailable": "a service that is needed is not available",
 }
 
 
@@ -65,7 +65,7 @@ def http_page() -> str:
         for method, route in methods.items()
     ]
     schemas = [_schema(name, schema) for name, schema in api["components"]["schemas"].items()]
-    return _HEAD + "\n".join([*routes, "## What is answered and given\n", *schemas])
+    return _HEAD + "\n".join([*routes, "## Schemas\n", *schemas])
 
 
 def _route(name: str, route: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def _route(name: str, route: Mapping[str, Any]) -> str:
 
 def _parameter(each: Mapping[str, Any]) -> tuple[str, ...]:
     schema = each["schema"]
-    # An address cannot say null: who means it leaves the parameter out.
+    # An address has no null: a parameter that is left out stands for it.
     kinds = [_kind(kind) for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
     default = "required" if each["required"] else _default(schema)
     place = "in the path" if each["in"] == "path" else ""
@@ -111,7 +111,7 @@ def _content(holder: Mapping[str, Any]) -> str:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Return what a value may be, in words."""
+    """Return the allowed values in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -139,7 +139,7 @@ def _any_of(values: Iterable[object]) -> str:
 
 
 def _is_telling(bound: float | None) -> bool:
-    """Tell whether a bound is one that somebody may meet, and not one of what a machine can count."""
+    """Return whether a bound is one that users may meet, not the largest number of the machine."""
     return bound is not None and bound < 1e9
 
 

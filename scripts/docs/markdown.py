@@ -14,7 +14,7 @@ def cell(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return text as code; what is empty, as nothing."""
+    """Return text as code; an empty text stays empty."""
     return f"`{text}`" if text else ""
 
 

@@ -20,7 +20,7 @@ _GROUPS: dict[str, Callable[[object], bool]] = {
     "Errors": lambda each: inspect.isclass(each) and issubclass(each, BaseException),
     "Modules": lambda each: isinstance(each, ModuleType) and each is not history,
 }
-#: Their members are told once, where they begin: errors and records are of a few kinds.
+#: Their members are listed once, where they begin: errors and records are of a few kinds.
 _ALIKE = ("Errors", "Modules")
 _OWN = "    options:\n      inherited_members: false\n"
 

@@ -1,4 +1,4 @@
-"""The reference of settings, from where they are defined: each default beside its reason."""
+"""The reference of settings, from their definitions: each default with its reason."""
 
 import inspect
 import re
@@ -10,23 +10,23 @@ from scripts.docs.markdown import code
 
 __all__ = ["reasons", "settings_page"]
 
-_HEAD = """# Why each default is what it is
+_HEAD = """# The reason of each default
 
-The comments beside the definitions, read from the program when these pages were built.
-[Settings](settings.md) says what each setting means, and where it can be given.
+The comments on the definitions, read from the program when these pages were built.
+[Settings](settings.md) gives the meaning of each setting, and where it can be set.
 
 """
 _LIMITS = """
 ## Limits
 
-What one peer may send, before it is refused or cut and counted: `Limits`, for [`Gate`](api.md#gate).
+The most that one peer may send before it is refused or cut and counted: `Limits`, for [`Gate`](api.md#gate).
 
 """
 _FIELD = re.compile(r"    (?P<name>[a-z]\w*): ")
 
 
 def reasons(kind: type) -> dict[str, str]:
-    """Return by name what the comments above the fields of a class say; fields in a row share one."""
+    """Return the comments above the fields of a class, by name; fields in a row share one."""
     found: dict[str, str] = {}
     why = ""
     is_told = True

@@ -1,4 +1,4 @@
-"""Logical clocks that dispatchers stamp and receivers adopt, on real brokers and beside Celery's receiver."""
+"""Logical clocks that dispatchers stamp and receivers adopt, on real brokers and by Celery's receiver too."""
 
 import os
 import random
@@ -68,7 +68,7 @@ class CelerysReceiver(CeleryReceiver):  # type: ignore[misc]  # Celery has no ty
 
 @dataclass(frozen=True)
 class Recording:
-    """What our dispatchers, our worker and our client sent through a broker, as both receivers got it."""
+    """The events of our dispatchers, worker and client on a broker, as both receivers got them."""
 
     #: The bodies on the wire.
     bodies: list[dict[str, Any]]
@@ -257,7 +257,7 @@ def test_005_blind_event_has_no_clock(recording: Recording) -> None:
 
 
 def test_006_event_has_the_fields_of_its_sender(recording: Recording) -> None:
-    """An event has `hostname`, `utcoffset`, `pid` and `clock`, beside its own fields."""
+    """An event has `hostname`, `utcoffset`, `pid` and `clock`, and its own fields."""
     event = recording.of_host("shop@web")[0]
 
     timestamp = event.pop("timestamp")

@@ -41,7 +41,7 @@ class NotedFlag:
 
 
 class NotedThreads(Threads):
-    """Threads that note what is started in the background, and whose flags note their waits."""
+    """Threads that note each start in the background, and whose flags note their waits."""
 
     def __init__(self) -> None:
         self.flags: list[NotedFlag] = []
@@ -272,7 +272,7 @@ class Turns(BaseResultConsumer):
 
 
 class Records(logging.Handler):
-    """Keeps what is logged."""
+    """Keeps the log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -284,10 +284,10 @@ class Records(logging.Handler):
 
 @dataclass(frozen=True)
 class Outage:
-    """How waits went while their Redis was away, and what the consumer did meanwhile."""
+    """How waits went while their Redis was away, and the work of the consumer meanwhile."""
 
     value: object
-    #: What a wait with a timeout raised meanwhile.
+    #: The error of a wait with a timeout meanwhile.
     error: str
     #: Attempts that failed, pauses and turns without a connection.
     attempts: int

@@ -1,4 +1,4 @@
-"""Statements on draining in greenlets: one program each of gevent and eventlet, beside a real Redis."""
+"""Statements on draining in greenlets: one program each of gevent and eventlet, with a real Redis."""
 
 import asyncio
 import json
@@ -64,14 +64,14 @@ def report_of(code: str, url: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def in_gevent() -> dict[str, Any]:
-    """What happened in a program of gevent."""
+    """The report of a program of gevent."""
     with RedisServer() as server:
         return report_of(GEVENT + START + SPAWN[GEVENT] + MANY + KILL + REPORT, server.url)
 
 
 @pytest.fixture(scope="module")
 def in_eventlet() -> dict[str, Any]:
-    """What happened in a program of eventlet."""
+    """The report of a program of eventlet."""
     with RedisServer() as server:
         return report_of(EVENTLET + START + SPAWN[EVENTLET] + MANY + FLAG + REPORT, server.url)
 

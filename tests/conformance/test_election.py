@@ -80,7 +80,7 @@ class Arena:
     recording: Recording
     workers: list[Worker]
     apps: list[Celeriac]
-    #: Which worker did what on the topic ``tidy``.
+    #: Workers and their actions on the topic ``tidy``.
     tidied: list[tuple[str, object]] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Arena:
         return all(len(each.gossip.peers()) >= len(self.workers) - 1 for each in self.workers)
 
     def tidy(self, id_: str, action: object = None) -> list[str]:
-        """Have one of the workers tidy, and return who did."""
+        """Have one of the workers tidy, and return its name, once for each time."""
         self.app.control.election(id_, "tidy", action, force=True)
         assert come_true(lambda: self.is_over(id_))
         return [name for name, done in list(self.tidied) if done == action]
@@ -308,7 +308,7 @@ def test_040_a_worker_that_gets_the_command_calls_gossip_election(arena: Arena) 
         assert {each["hostname"] for each in arena.recording.of("worker-elect", id_)} == {"w2@arena"}
 
 
-# -- what the workers say to each other
+# -- messages between workers
 
 
 @pytest.fixture(scope="module")
@@ -351,7 +351,7 @@ def test_043_gossip_has_the_names_that_a_program_reaches_for() -> None:
     assert not any(hasattr(gossip, name) for name in internal)
 
 
-# -- who wins
+# -- the winner
 
 
 def candidacy(name: str = LOW) -> Candidacy:
@@ -360,7 +360,7 @@ def candidacy(name: str = LOW) -> Candidacy:
 
 
 def stand(machine: Candidacy, *candidates: Candidate, acknowledged_by: tuple[str, ...] = (LOW, HIGH)) -> bool:
-    """Have a node stand beside these candidates, itself included; tell whether it claims first."""
+    """Have a node stand among these candidates, itself included; return whether it claims first."""
     machine.stand(100.0)
     for each in candidates:
         machine.receive_elect(Elect(machine.election, each), 100.0)
@@ -413,7 +413,7 @@ def test_047_sort_heap_returns_the_lowest_entry() -> None:
     assert LamportClock.sort_heap([(3, "a@x.1")]) == (3, "a@x.1")
 
 
-# -- what the winner does
+# -- the action
 
 
 def test_048_handlers_are_kept_by_topic(arena: Arena) -> None:
@@ -507,7 +507,7 @@ def test_053_an_unknown_topic_harms_no_worker(arena: Arena, caplog: pytest.LogCa
     assert len(winners) == 1
 
 
-# -- what it needs
+# -- requirements
 
 
 def gossip_on(driver: str) -> GossipStep:
@@ -561,14 +561,12 @@ def test_056_a_node_that_does_not_acknowledge_delays_the_election(arena: Arena, 
     incomplete = candidacy()
     claims_at_once = stand(incomplete, Candidate(5, LOW), acknowledged_by=(LOW,))
     claims_when_due = any(isinstance(effect, Claim) for effect in incomplete.tick(incomplete.due_at))
-    winners = arena.tidy("beside-a-ghost", "beside a ghost")
+    winners = arena.tidy("with-a-ghost", "with a ghost")
 
     assert not claims_at_once
     assert claims_when_due
     assert len(winners) == 1
-    assert ghost not in {
-        each["hostname"] for each in arena.recording.of("worker-elect-ack", "beside-a-ghost")
-    }
+    assert ghost not in {each["hostname"] for each in arena.recording.of("worker-elect-ack", "with-a-ghost")}
 
 
 def test_057_nodes_without_heartbeats_are_removed(arena: Arena, ghost: str) -> None:

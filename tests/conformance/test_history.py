@@ -1,4 +1,4 @@
-"""Log, pipeline and history: what a cluster did, recorded, made into tables by Spark, and asked about."""
+"""Log, pipeline and history: events of a cluster, recorded, made into tables by Spark, and queried."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Monitoring and events: programs of Celery's monitoring guide, and cameras, beside a Celery worker."""
+"""Monitoring and events: programs of Celery's monitoring guide, and cameras, with a Celery worker."""
 
 import inspect
 import os
@@ -112,7 +112,7 @@ class DumpCam(Polaroid):
 
 @pytest.fixture(scope="module")
 def pictures(url: str) -> list[str]:
-    """What the camera kept of a run of the program."""
+    """The pictures of the camera in a run of the program."""
     printed: list[str] = []
     receivers: list[Any] = []
 
@@ -148,7 +148,7 @@ def test_093_a_camera_takes_pictures_at_intervals(pictures: list[str]) -> None:
 
 
 def test_094_a_picture_shows_tasks_and_workers(pictures: list[str]) -> None:
-    """`on_shutter` sees the tasks and workers of the state, and `clear_after` clears what ended."""
+    """`on_shutter` sees the tasks and workers of the state, and `clear_after` clears the tasks that ended."""
     text = "\n".join(pictures)
 
     ended = re.findall(r"<Task: [\w.]+\(([\w-]+)\) (?:SUCCESS|FAILURE)", text)

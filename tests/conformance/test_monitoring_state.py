@@ -1,4 +1,4 @@
-"""Monitoring and events: the state of a cluster, beside Celery's State on the same events."""
+"""Monitoring and events: the state of a cluster, compared with Celery's State on the same events."""
 
 import gc
 import pickle
