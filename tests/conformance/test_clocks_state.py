@@ -270,6 +270,7 @@ def test_026_task_has_no_methods_that_change_it() -> None:
 
     assert not hasattr(Task, "event")
     assert not hasattr(Task, "merge_rules")
+    assert not hasattr(State, "get_or_create_task")
     assert state.tasks["t1"].state == "STARTED"
 
 

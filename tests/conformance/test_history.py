@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from time import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,11 +17,14 @@ from celeriac import Celeriac, history
 from celeriac.core.order import task_key
 from celeriac.history import Warehouse
 from celeriac.model.events import Event, Gap, Received, Succeeded, TaskEvent
+from celeriac.node.record_source import record_queue
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RedisServer
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from tests.live import StartWorker, peer
 from tests.program import run_program
+from tests.watcher import Watcher
 
 TIMEOUT = 120.0
 LATE = "late-task"
@@ -119,6 +123,35 @@ def test_154_events_are_recorded_in_a_durable_log(past: Past) -> None:
     assert ended == {f"first-{number}" for number in range(5)}
     assert not any(isinstance(event, Gap) for event in early)
     assert list(past.log.rglob("*.parquet"))
+
+
+def test_events_of_a_celery_worker_and_of_ours_are_recorded_on_rabbitmq(
+    rabbit_server: RabbitServer, amqp_url: str, celery_worker: StartWorker, tmp_path: Path
+) -> None:
+    vhost = urlsplit(amqp_url).path[1:]
+
+    def is_recorded(queue: str) -> bool:
+        # The recorder acknowledges an event once it is on the disk.
+        listed = rabbit_server.ctl("list_queues", "--vhost", vhost, "--formatter", "json", "name", "messages")
+        return {"name": queue, "messages": 0} in json.loads(listed)
+
+    with (
+        closing(Celeriac(amqp_url, environ={}, log_url=str(tmp_path / "log"))) as app,
+        recording(app, "one", tmp_path / "spool"),
+        Watcher(app) as watcher,
+    ):
+        app.task(name="shop.pay")(lambda: None)
+        celery_worker(peer("5.7"), amqp_url, hostname="c@celery", pool="solo")
+        with app.Worker("o@ours", concurrency=1, queues=["ours"], task_events=True):
+            app.send_task("peers.add", (1, 2), task_id="at-celery")
+            app.send_task("shop.pay", task_id="at-ours", queue="ours")
+            watcher.wait_for(lambda: watcher.types["task-succeeded"] == 2)
+        assert wait_until(lambda: is_recorded(record_queue(app.conf, "one", "amqp").name), patience=TIMEOUT)
+    events = list(app.history.log().read())
+
+    ends = {(each.hostname, each.uuid) for each in events if isinstance(each, Succeeded)}
+    assert ends == {("c@celery", "at-celery"), ("o@ours", "at-ours")}
+    assert not any(isinstance(each, Gap) for each in events)
 
 
 def test_155_the_pipeline_makes_tables_of_the_log(past: Past) -> None:
