@@ -363,13 +363,13 @@ def test_014_timestamps_are_localized_when_asked(
     """With `localize` the timestamp of an event moves to the receiver's time zone."""
     body = worker("heartbeat", utcoffset=-2)
 
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", zone)
+    with ExitStack() as stack:
+        stack.callback(time.tzset)  # once the variable is back
+        stack.enter_context(monkeypatch.context()).setenv("TZ", zone)
         time.tzset()
         theirs = CelerysReceiver().event_from_message(dict(body))[1]["timestamp"]
         moved = receiver_at(0).event_from_message(body, localize=True)[1].timestamp
         kept = receiver_at(0).event_from_message(body)[1].timestamp
-    time.tzset()
 
     assert moved == theirs == AT + (hours + 2) * 3600
     assert kept == AT

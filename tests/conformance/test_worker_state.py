@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +15,7 @@ import celery
 import pytest
 from celery.worker import state as celery_state
 
-from celeriac import Celeriac
-from celeriac.config import Settings
+from celeriac import Celeriac, MemoryBroker, SharedClock
 from celeriac.core.clock import LamportClock
 from celeriac.errors import TaskRevoked
 from celeriac.model.message import Message
@@ -190,18 +189,22 @@ def wait_for_answers(step: MingleStep, count: int) -> None:
     step._control.broadcast = partial(step._control.broadcast, limit=count)  # type: ignore[method-assign]
 
 
+def mingle_step(control: Any, *, clock: SharedClock | None = None, driver: str = "redis") -> MingleStep:
+    """Return the step alone: a whole worker takes over clocks from gossip too."""
+    return MingleStep(
+        control,
+        hostname=OURS,
+        clock=clock or SharedClock(),
+        revoked=SharedRevokedSet(),
+        driver=driver,
+        timeout=PATIENCE,
+    )
+
+
 def clock_after_mingle(url: str, *, answers: int) -> int:
     """Return the clock of a new node after a hello that so many nodes answered."""
     with closing(Celeriac(url, environ={})) as app:
-        # Mingle alone, since gossip takes over clocks too.
-        step = MingleStep(
-            app.control,
-            hostname="meets@v",
-            clock=app.clock,
-            revoked=SharedRevokedSet(),
-            driver="redis",
-            timeout=PATIENCE,
-        )
+        step = mingle_step(app.control, clock=app.clock)
         wait_for_answers(step, answers)
         step.start()
         assert len(step.neighbours) == answers
@@ -234,7 +237,7 @@ def test_129_a_worker_says_hello_after_a_restart_of_its_connection(url: str) -> 
         cable.cut()
         cable.mend()
 
-        assert come_true(lambda: len(hellos(commands)) >= 3)
+        assert come_true(lambda: len(hellos(commands)) >= 4)
 
     assert {each["from_node"] for each in hellos(commands)} == {OURS}
 
@@ -242,7 +245,7 @@ def test_129_a_worker_says_hello_after_a_restart_of_its_connection(url: str) -> 
 class Asked:
     """Takes the place of ``control``: notes each timeout, and gives answers."""
 
-    def __init__(self, *answers: dict[str, object]) -> None:
+    def __init__(self, *answers: Mapping[str, object]) -> None:
         self.answers = list(answers)
         self.timeouts: list[float] = []
 
@@ -251,23 +254,11 @@ class Asked:
         return self.answers
 
 
-def mingle(*answers: dict[str, object], driver: str = "redis") -> tuple[MingleStep, Asked]:
-    asked: Any = Asked(*answers)
-    timeout = Settings().worker_mingle_timeout
-    step = MingleStep(
-        asked,
-        hostname=OURS,
-        clock=idle_worker().clock,
-        revoked=SharedRevokedSet(),
-        driver=driver,
-        timeout=timeout,
-    )
-    return step, asked
-
-
 def test_130_hello_waits_one_second() -> None:
     """A worker waits one second for the answers to its hello, by default."""
-    step, asked = mingle()
+    asked: Any = Asked()
+    step = Celeriac(MemoryBroker(), environ={}).Worker(OURS, concurrency=1).parts.mingle
+    step._control = asked
 
     step.start()
 
@@ -290,7 +281,8 @@ def test_131_a_worker_drops_its_own_reply(url: str, caplog: pytest.LogCaptureFix
 
 
 def test_a_reply_in_the_name_of_the_worker_itself_teaches_nothing() -> None:
-    step, _ = mingle({OURS: {"clock": 10**6, "revoked": ["x"]}}, {THEIRS: {"clock": 7, "revoked": []}})
+    answers = {OURS: {"clock": 10**6, "revoked": ["x"]}}, {THEIRS: {"clock": 7, "revoked": []}}
+    step = mingle_step(Asked(*answers))
 
     step.start()
 
@@ -599,7 +591,8 @@ def test_command_for_an_absent_part_is_answered_with_an_error(redis_url: str, co
 def test_150_mingle_runs_on_three_transports() -> None:
     """Of Celery's transports mingle runs on `amqp`, `redis` and `gcpubsub`; others are logged as off."""
     steps = {
-        driver: mingle(driver=driver)[0] for driver in ("amqp", "redis", "gcpubsub", "filesystem", "sql")
+        driver: mingle_step(Asked(), driver=driver)
+        for driver in ("amqp", "redis", "gcpubsub", "filesystem", "sql")
     }
 
     assert [driver for driver, step in steps.items() if step.is_enabled] == ["amqp", "redis", "gcpubsub"]
