@@ -15,8 +15,8 @@ from celeriac.core.backoff import Backoff
 from celeriac.core.waiting import Deliver, Effect, Expire, Read, Subscribe, Unsubscribe, WaitingList
 from celeriac.errors import AccessRefused, CeleriacError, NetworkError
 from celeriac.model.result import ResultMeta
-from celeriac.node.drain_failure import DrainFailures
-from celeriac.node.drain_health import Health
+from celeriac.node.drain_failure import DrainFailures, drain_error, timeouts_as_losses
+from celeriac.node.drain_health import Health, health_of
 from celeriac.node.slot import Slot
 from celeriac.runtime.base import Flag, Runtime, Spawned
 from celeriac.runtime.threads import Threads
@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 _LONGEST_TURN: Final = 15.0
 #: The same while there is no link, and nobody who needs one.
 _IDLE_TURN: Final = 1.0
-#: The pause after a turn that raised TimeoutError. If it is shorter, an override that raises it at once costs
-#: more CPU time; if it is longer, results arrive later with such an override.
+#: The pause after a turn that raised TimeoutError: shorter, an override that raises it at once costs more CPU
+#: time; longer, its results arrive later.
 _TIMEOUT_PAUSE: Final = 0.01
 #: A link that lived this long was good: the next loss begins with short waits again.
 _GOOD_AFTER: Final = 5.0
@@ -51,8 +51,8 @@ class BaseResultConsumer:
     held while something is awaited.
 
     A lost connection is made again for as long as it takes, and those who wait do not notice. They get an
-    error in two cases: the store refuses access, or draining is killed or raises an unexpected error (any but
-    :class:`OSError`) five times and no connection lasts five seconds in between. The next wait tries again.
+    error if the store refuses access, if errors other than :class:`ConnectionError` or kills keep ending
+    turns (see :class:`DrainFailures`), or if a killed thread cannot be replaced. The next wait tries again.
     A turn that raises :class:`TimeoutError` is a turn without results, and the connection is kept.
     """
 
@@ -73,7 +73,9 @@ class BaseResultConsumer:
         self._failures = DrainFailures()
         #: Raised for who waits until the link is up.
         self._up_flags: list[Flag] = []
-        self._is_draining = self._is_stopping = self._has_ended = False
+        self._is_draining = self._is_stopping = False
+        #: Why nothing drains, if that is so.
+        self._end_error: CeleriacError | None = None
         self._tells = True
         self._runtime: Runtime = Threads()
         self._host: Spawned | None = None
@@ -102,6 +104,7 @@ class BaseResultConsumer:
             if self._host is None and not self._is_stopping:
                 self._runtime, self._pause = runtime, runtime.flag()
                 self._host = runtime.spawn(self._run, name="celeriac-results")
+                self._end_error = None
 
     def stop(self, *, tells: bool = True) -> None:
         """End the link, and whatever runs in the background; with ``tells`` whoever still waits is told."""
@@ -122,10 +125,11 @@ class BaseResultConsumer:
         """Do one turn: ask what is to be asked, and hand out what comes within ``timeout`` seconds."""
         longest = _LONGEST_TURN if timeout is None else timeout
         with self.reconnect_on_error():
-            self._let_go()
-            if not self._is_up and not self._come_back(longest):
-                return
-            self._ask()
+            with timeouts_as_losses(self._link.address):
+                self._let_go()
+                if not self._is_up and not self._come_back(longest):
+                    return
+                self._ask()
             self._is_draining = True
             # Looked at after saying that we drain: whoever adds to it from now on interrupts.
             wait = 0.0 if self._outgoing or self._is_stopping else self._patience(longest)
@@ -157,8 +161,8 @@ class BaseResultConsumer:
             )
         self._ring(slots)
         self._interrupt()
-        if self._has_ended:
-            self._fail(NetworkError(_STOPPED))
+        if self._end_error is not None:
+            self._fail(self._end_error)
 
     def cancel_for(self, slot: Slot, task_ids: Iterable[str] | None = None) -> None:
         """Put nothing more into a slot: of these tasks, or at all."""
@@ -210,17 +214,7 @@ class BaseResultConsumer:
     def health(self) -> Health:
         """Return how the link is, for people."""
         with self._mutex:
-            waiting = self._waiting
-            error = self._last_error
-            return Health(
-                phase=waiting.phase,
-                last_error=None if error is None else str(error),
-                attempts=self._backoff.attempts,
-                watched=waiting.watched,
-                waiters=waiting.waiters,
-                duplicates=waiting.duplicates,
-                overflowed=waiting.overflowed,
-            )
+            return health_of(self._waiting, self._last_error, self._backoff.attempts)
 
     # -- the loop
 
@@ -243,18 +237,25 @@ class BaseResultConsumer:
             try:
                 self._recover(error)
             finally:
-                with self._mutex:
-                    # In two steps: if no other can be spawned, the next start() tries again.
-                    self._host = None
-                    self._host = self._runtime.spawn(self._run, name="celeriac-results")
+                self._replace_host()
             raise
         self._end()
+
+    def _replace_host(self) -> None:
+        with self._mutex:
+            # In two steps: if no other can be spawned, the next start() tries again.
+            self._host = None
+            try:
+                self._host = self._runtime.spawn(self._run, name="celeriac-results")
+            except Exception as error:  # noqa: BLE001 - all who wait get it
+                self._end_error = drain_error(f"no thread or greenlet drains results: {error}", error)
+        if self._end_error is not None:
+            self._fail(self._end_error)
 
     def _recover(self, error: BaseException) -> None:
         """Give up the connection after an error that a turn raised: a new one reads what was missed."""
         self._lose(NetworkError(f"draining results failed: {type(error).__name__}: {error}"))
-        failure = self._failures.add(error)
-        if failure is not None:
+        if failure := self._failures.add(error, monotonic()):
             self._fail(failure)
 
     def _wait_for_retry(self) -> None:
@@ -274,9 +275,9 @@ class BaseResultConsumer:
                 self._link.delete()
             self._link.close()
         finally:
-            self._has_ended = True
+            self._end_error = NetworkError(_STOPPED)
             if self._tells:
-                self._fail(NetworkError(_STOPPED))
+                self._fail(self._end_error)
 
     def _come_back(self, longest: float) -> bool:
         """Make the link again if it is time and somebody needs it; return whether it is up."""

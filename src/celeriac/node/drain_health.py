@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-__all__ = ["Health"]
+from celeriac.core.waiting import WaitingList
+
+__all__ = ["Health", "health_of"]
 
 
 class Health(NamedTuple):
@@ -20,3 +22,16 @@ class Health(NamedTuple):
     #: States that came again or too late, and those forgotten before anybody asked, for want of room.
     duplicates: int
     overflowed: int
+
+
+def health_of(waiting: WaitingList, error: Exception | None, attempts: int) -> Health:
+    """Return the health of a connection, from its waiting list and its failed attempts."""
+    return Health(
+        phase=waiting.phase,
+        last_error=None if error is None else str(error),
+        attempts=attempts,
+        watched=waiting.watched,
+        waiters=waiting.waiters,
+        duplicates=waiting.duplicates,
+        overflowed=waiting.overflowed,
+    )

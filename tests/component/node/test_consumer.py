@@ -17,7 +17,7 @@ from celeriac.errors import AccessRefused, CeleriacError, NetworkError, ResultTi
 from celeriac.model.result import ResultMeta
 from celeriac.node import consumer as consumer_module
 from celeriac.node.consumer import BaseResultConsumer
-from celeriac.node.drain_failure import FAILURE_LIMIT
+from celeriac.node.drain_failure import FAILURE_SPAN
 from celeriac.node.slot import LastingSlot, Slot
 from celeriac.runtime.threads import Threads
 from tests.results import NEVER, PATIENCE, Link, Still, Store, StoreBackend, meta, quick, settled, slot_for
@@ -46,6 +46,29 @@ def armed(consumer: BaseResultConsumer, *task_ids: str, wants_all: bool = False)
     consumer.consume_from(slot, task_ids)
     turn(consumer)
     return slot
+
+
+class PauseClock:
+    """A clock that is also a flag: a wait moves it on, and takes no time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.before_wait: Callable[[], object] = bool
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> None:
+        self.before_wait()
+        self.now += timeout or 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> PauseClock:
+    """The clock of consumers, which only their pauses move on."""
+    clock = PauseClock()
+    monkeypatch.setattr(consumer_module, "monotonic", lambda: clock.now)
+    return clock
 
 
 @pytest.fixture
@@ -454,7 +477,7 @@ def test_r5_a_link_that_fails_to_close_loses_nobody(
 
 
 def test_r5_a_kill_that_repeats_reaches_those_who_wait(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: Store, clock: PauseClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class KilledError(BaseException):
         """Not an Exception, like the timeouts of gevent and eventlet."""
@@ -463,20 +486,54 @@ def test_r5_a_kill_that_repeats_reaches_those_who_wait(
         def drain_events(self, timeout: float | None = None) -> None:  # noqa: ARG002
             raise KilledError
 
-    pause, slot = Patient(), slot_for("a")
-    runtime, consumer = Still(lambda: pause), Killed(store.link(), settings=quick())
+    slot = slot_for("a")
+    runtime, consumer = Still(lambda: clock), Killed(store.link(), settings=quick())
     consumer.start(runtime)
     consumer.consume_from(slot, ["a"])
+    start = clock.now
 
-    for _ in range(FAILURE_LIMIT):
+    while not slot.ready:
         with pytest.raises(KilledError):
             runtime.spawned.pop()()
 
     assert isinstance(slot.error, CeleriacError)
     assert isinstance(slot.error.__cause__, KilledError)
+    assert clock.now - start >= FAILURE_SPAN
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert len(runtime.spawned) == 1
-    assert pause.waits
+
+
+def test_r5_those_who_wait_get_the_error_if_a_killed_thread_cannot_be_replaced(store: Store) -> None:
+    class KilledError(BaseException):
+        """Not an Exception, like the timeouts of gevent and eventlet."""
+
+    class Limited(Still):
+        def spawn(self, run: Callable[[], object], *, name: str) -> "Still":
+            if is_full:
+                raise RuntimeError("can't start new thread")
+            return super().spawn(run, name=name)
+
+    is_full, slots = False, [slot_for("a"), slot_for("b"), slot_for("c")]
+    runtime, consumer = Limited(), consumer_of(store)
+    consumer.start(runtime)
+    consumer.consume_from(slots[0], ["a"])
+    is_full = True
+    store.fail("drain", KilledError())
+
+    with pytest.raises(KilledError):
+        runtime.spawned.pop()()
+    # It started the consumer before the thread was killed.
+    consumer.consume_from(slots[1], ["b"])
+    is_full = False
+    consumer.start(runtime)
+    consumer.consume_from(slots[2], ["c"])
+
+    for slot in slots[:2]:
+        assert isinstance(slot.error, CeleriacError)
+        assert "can't start new thread" in str(slot.error)
+        assert isinstance(slot.error.__cause__, RuntimeError)
+    assert slots[2].error is None
+    assert len(runtime.spawned) == 1
 
 
 def test_r5_a_timeout_neither_loses_the_link_nor_spins(
@@ -503,22 +560,67 @@ def test_r5_a_timeout_neither_loses_the_link_nor_spins(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("call", ["open", "read", "drain"])
-def test_r5_an_unexpected_error_that_stays_reaches_those_who_wait(
-    store: Store, running: BaseResultConsumer, call: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("call", ["open", "subscribe", "read"])
+def test_r5_a_timeout_of_connecting_or_sending_is_a_lost_connection(
+    store: Store, call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slot, later = slot_for("a"), slot_for("a")
-    store.fail(call, RuntimeError("a bug"), times=FAILURE_LIMIT)
-
-    running.consume_from(slot, ["a"])
-    wait_at(slot)
-    running.consume_from(later, ["a"])
+    consumer, slot = consumer_of(store), slot_for("a")
+    store.fail(call, TimeoutError("no answer"))
     store.put(meta("a"))
 
+    consumer.consume_from(slot, ["a"])
+    turn(consumer, 8)
+
+    assert slot.take() == [meta("a")]
+    assert (store.asked["open"], store.asked["close"]) == (2, 1)
+    assert [(record.levelname, "no answer" in record.message) for record in caplog.records] == [
+        ("WARNING", True)
+    ]
+
+
+def test_r6_a_timeout_of_connecting_is_not_tried_again_before_its_time(store: Store) -> None:
+    pause, consumer = Patient(), consumer_of(store, **NEVER)
+    consumer.start(Still(lambda: pause))
+    store.fail("open", TimeoutError("no answer"), times=1000)
+
+    consumer.consume_from(slot_for("a"), ["a"])
+    for _ in range(500):
+        consumer.drain_events()
+
+    assert store.asked["open"] == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("gone")])
+@pytest.mark.parametrize("call", ["open", "read", "drain"])
+def test_r5_an_unexpected_error_that_stays_reaches_those_who_wait(
+    store: Store, clock: PauseClock, call: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer, slot, later = BaseResultConsumer(store.link(), settings=quick()), slot_for("a"), slot_for("a")
+    runtime, start = Still(lambda: clock), clock.now
+
+    def wait_again() -> None:
+        if slot.ready and store.faults:
+            store.faults.clear()
+            consumer.consume_from(later, ["a"])
+            store.put(meta("a"))
+
+    def stop_at_the_end() -> None:
+        if later.ready:
+            consumer.stop_soon()
+
+    store.fail(call, error, times=100_000)
+    clock.before_wait = wait_again
+    store.before["drain"] = stop_at_the_end
+    consumer.start(runtime)
+    consumer.consume_from(slot, ["a"])
+    runtime.spawned.pop()()
+
     assert isinstance(slot.error, CeleriacError)
-    assert repr(slot.error.__cause__) == "RuntimeError('a bug')"
-    assert wait_at(later) == [meta("a")]
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert slot.error.__cause__ is error
+    assert clock.now - start >= FAILURE_SPAN
+    assert later.take() == [meta("a")]
+    level = "WARNING" if isinstance(error, OSError) else "ERROR"
+    assert [record.levelname for record in caplog.records] == [level]
 
 
 def test_r5_who_looks_at_states_and_fails_harms_nobody(
