@@ -190,8 +190,10 @@ def test_078_capture_takes_positions_and_obeys_should_stop(app: Celeriac, broker
     seen: list[str] = []
 
     def stop(event: Event) -> None:
+        assert not seen, "capture() goes on after should_stop"
         seen.append(event.type)
         recv.should_stop = True
+        publish(broker, task("succeeded"))
 
     with listening(app, {"*": stop}) as recv:
         publish(broker, task("started"))
