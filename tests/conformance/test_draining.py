@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from threading import Event, Thread, get_ident
 from threading import enumerate as threads
-from threading import get_ident
 from time import monotonic, sleep
 from typing import Any
 
@@ -21,37 +21,49 @@ from celeriac.node import consumer as consumer_module
 from celeriac.node import drainer as drainer_module
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.drain_failure import FAILURE_LIMIT, FAILURE_SPAN
-from celeriac.node.drainer import Drainer, ThreadDrainer, register_drainer
+from celeriac.node.drainer import Drainer, register_drainer
+from celeriac.node.slot import Slot
 from celeriac.runtime.base import Flag, Runtime, Spawned
 from celeriac.runtime.threads import Threads
 from celeriac.testing.brokers import RedisServer
 from tests.live import StartWorker, peer
 from tests.results import PATIENCE, Store, meta, quick, settled, slot_for, waiting
 
+#: The fixture of each broker, and the backend on it.
+BACKENDS = [("redis_url", "redis_url"), ("amqp_url", "rpc://")]
 
-class NotedThreads(Threads):
-    """Threads that note what is started in the background."""
+
+class OwnRuntime:
+    """A way of running code in the background that a program wrote for itself."""
 
     def __init__(self) -> None:
         self.spawned: list[str] = []
 
+    def flag(self) -> Flag:
+        return Event()
+
     def spawn(self, run: Callable[[], object], *, name: str) -> Spawned:
         self.spawned.append(name)
-        return super().spawn(run, name=name)
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        return thread
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _noted_drainer() -> Iterator[None]:
-    """Let the setting ``result_drainer`` be "noted", for these tests alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drainer_module, "_drainers", dict(drainer_module._drainers))
+class OwnDrainer(Drainer):
+    """A drainer that a program wrote for itself."""
 
-        @register_drainer("noted")
-        class NotedDrainer(Drainer):
-            def new_runtime(self) -> Runtime:
-                return NotedThreads()
+    def new_runtime(self) -> Runtime:
+        return OwnRuntime()
 
-        yield
+    def drain_events_until(
+        self,
+        slot: Slot,
+        timeout: float | None = None,
+        interval: float | None = None,
+        on_interval: Callable[[], object] | None = None,
+    ) -> Iterator[None]:
+        self.waits = (timeout, interval)
+        return super().drain_events_until(slot, timeout, interval, on_interval)
 
 
 def app_on(broker: str | MemoryBroker, backend: str, **settings: Any) -> Celeriac:
@@ -96,40 +108,60 @@ def test_107_a_consumer_sees_every_state_of_pending_results(app: Celeriac) -> No
 
 
 @pytest.mark.differs("Consumers and drainers of your own")
-def test_108_drain_events_until_is_a_generator_that_ends_with_a_full_slot() -> None:
+def test_108_drain_events_until_is_a_generator_that_ends_with_a_full_slot(app: Celeriac) -> None:
     """`Drainer.drain_events_until` is a generator that drains until a promise is fulfilled."""
-    store = Store()
-    drainer = ThreadDrainer(BaseResultConsumer(store.link(), settings=quick()))
+    readers: set[int] = set()
+
+    class Looking(BaseResultConsumer):
+        def on_state_change(self, meta: ResultMeta) -> None:  # noqa: ARG002
+            readers.add(get_ident())
+
+    app.backend.ResultConsumer = Looking
+    drainer = app.backend.drainer()
     slot = drainer.slot(["a", "b"])
     steps = drainer.drain_events_until(slot, PATIENCE)
+    drainer.consumer.consume_from(slot, ["a", "b"])
 
-    slot.put(meta("a"))
+    app.backend.store_result("a", 1)
     next(iter(steps))
     first = slot.take()
-    slot.put(meta("b"))
+    app.backend.store_result("b", 2)
     rest = [each for _ in steps for each in slot.take()]
 
     assert inspect.isgenerator(steps)
-    assert (first, rest) == ([meta("a")], [meta("b")])
+    assert [(each.task_id, each.result) for each in first] == [("a", 1)]
+    assert [(each.task_id, each.result) for each in rest] == [("b", 2)]
     # Celery's takes a promise, and reads the socket itself.
     assert list(inspect.signature(CeleryDrainer.drain_events_until).parameters)[:2] == ["self", "p"]
     assert list(inspect.signature(Drainer.drain_events_until).parameters)[:2] == ["self", "slot"]
-    assert store.asked["drain"] == 0
+    assert len(readers) == 1
+    assert get_ident() not in readers
 
 
-def test_110_register_drainer_makes_a_drainer_available() -> None:
+@pytest.mark.parametrize(("broker", "backend"), BACKENDS)
+def test_110_register_drainer_makes_a_drainer_available(
+    broker: str, backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A drainer registered with `@register_drainer` is used where the setting `result_drainer` names it."""
-    app = app_on(MemoryBroker(), "rpc://", result_drainer="noted")
+    monkeypatch.setattr(drainer_module, "_drainers", dict(drainer_module._drainers))
+    register_drainer("own")(OwnDrainer)
+    url = request.getfixturevalue(broker)
+    app = app_on(url, url if backend == broker else backend, result_drainer="own")
     reply_to = getattr(app.backend, "reply_to", "")
 
-    with waiting(app.backend.consumer, getting(app, "a")) as (future,):
+    with waiting(app.backend.consumer, lambda: app.AsyncResult("a").get(PATIENCE, interval=30)) as (future,):
         app.backend.store_result("a", 42, reply_to=reply_to)
-    runtime = app.backend.drainer().runtime
+    drainer = app.backend.drainer()
     app.close()
 
     assert future.result() == 42
-    assert isinstance(runtime, NotedThreads)
-    assert runtime.spawned == ["celeriac-results"]
+    assert isinstance(drainer, OwnDrainer)
+    assert isinstance(drainer.runtime, OwnRuntime)
+    assert drainer.runtime.spawned == ["celeriac-results"]
+    timeout, interval = drainer.waits
+    assert timeout is not None
+    assert 0 < timeout <= PATIENCE
+    assert interval == 30
 
 
 def test_111_the_default_drainer_blocks_only_the_thread_that_waits(app: Celeriac) -> None:
@@ -381,7 +413,7 @@ def test_123_attempts_to_reconnect_are_separated_by_pauses(outage: Outage) -> No
     assert Settings().broker_retry_cap == 1.0
 
 
-@pytest.mark.parametrize(("broker", "backend"), [("redis_url", "redis_url"), ("amqp_url", "rpc://")])
+@pytest.mark.parametrize(("broker", "backend"), BACKENDS)
 def test_124_an_error_of_drain_events_does_not_spin(
     broker: str,
     backend: str,
