@@ -1,5 +1,6 @@
 """Statements on draining in threads: consumers, drainers, waits, and connections that fail."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from celeriac.node import drainer as drainer_module
 from celeriac.node.consumer import BaseResultConsumer
 from celeriac.node.drain_failure import FAILURE_LIMIT, FAILURE_SPAN
 from celeriac.node.drainer import Drainer, register_drainer
+from celeriac.node.result import AsyncResult
 from celeriac.node.slot import Slot
 from celeriac.runtime.base import Flag, Runtime, Spawned
 from celeriac.runtime.threads import Threads
@@ -194,12 +196,18 @@ def test_116_wait_for_pending_starts_the_drainer_and_waits(app: Celeriac) -> Non
     assert future.result() == 42
 
 
-def test_117_wait_for_pending_takes_the_arguments_of_celery(app: Celeriac) -> None:
+@pytest.mark.parametrize("is_in_loop", [False, True], ids=["thread", "loop"])
+def test_117_wait_for_pending_takes_the_arguments_of_celery(app: Celeriac, is_in_loop: bool) -> None:
     """`wait_for_pending` takes a timeout, an interval, callbacks and `propagate`."""
     intervals: list[int] = []
     states: list[Any] = []
     values: list[tuple[str, Any]] = []
-    failing = app.AsyncResult("failing")
+    failing, never = app.AsyncResult("failing"), app.AsyncResult("never")
+
+    def wait(result: AsyncResult, **options: Any) -> Any:
+        if is_in_loop:
+            return asyncio.run(app.backend.wait_for_pending_async(result, **options))
+        return app.backend.wait_for_pending(result, **options)
 
     def store_after_some_intervals() -> None:
         intervals.append(get_ident())
@@ -209,7 +217,7 @@ def test_117_wait_for_pending_takes_the_arguments_of_celery(app: Celeriac) -> No
             app.backend.store_result("failing", ValueError("no"), "FAILURE")
 
     # As Celery's AsyncResult.get calls it.
-    error = app.backend.wait_for_pending(
+    error = wait(
         failing,
         timeout=PATIENCE,
         interval=0.01,
@@ -223,11 +231,12 @@ def test_117_wait_for_pending_takes_the_arguments_of_celery(app: Celeriac) -> No
     assert isinstance(error, RemoteError)
     assert values == [("failing", error)]
     assert states == ["PROGRESS", "FAILURE"]
+    assert len(intervals) >= 3
     assert set(intervals) == {get_ident()}
     with pytest.raises(RemoteError, match="ValueError: no"):
-        app.backend.wait_for_pending(failing, timeout=PATIENCE)
+        wait(failing, timeout=PATIENCE)
     with pytest.raises(ResultTimeout, match=r"within 0.01 s"):
-        app.backend.wait_for_pending(app.AsyncResult("never"), timeout=0.01)
+        wait(never, timeout=0.01)
 
 
 def test_118_results_of_a_celery_worker_arrive_over_redis(
