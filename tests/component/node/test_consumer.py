@@ -59,6 +59,7 @@ class PauseClock:
     def clear(self) -> None: ...
 
     def wait(self, timeout: float | None = None) -> None:
+        assert self.now < 1060.0, "it waits indefinitely"
         self.before_wait()
         self.now += timeout or 0.0
 
