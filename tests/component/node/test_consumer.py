@@ -22,6 +22,9 @@ from celeriac.node.slot import LastingSlot, Slot
 from celeriac.runtime.threads import Threads
 from tests.results import NEVER, PATIENCE, Link, Still, Store, StoreBackend, meta, quick, settled, slot_for
 
+#: Settings by which attempts are about a second apart.
+SECONDS = {"broker_retry_base": 1.0, "broker_retry_cap": 1.0}
+
 
 @pytest.fixture
 def store() -> Store:
@@ -488,7 +491,7 @@ def test_r5_a_kill_that_repeats_reaches_those_who_wait(
             raise KilledError
 
     slot = slot_for("a")
-    runtime, consumer = Still(lambda: clock), Killed(store.link(), settings=quick())
+    runtime, consumer = Still(lambda: clock), Killed(store.link(), settings=quick(**SECONDS))
     consumer.start(runtime)
     consumer.consume_from(slot, ["a"])
     start = clock.now
@@ -596,7 +599,7 @@ def test_r6_a_timeout_of_connecting_is_not_tried_again_before_its_time(store: St
 def test_r5_an_unexpected_error_that_stays_reaches_those_who_wait(
     store: Store, clock: PauseClock, call: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer, slot, later = BaseResultConsumer(store.link(), settings=quick()), slot_for("a"), slot_for("a")
+    consumer, slot, later = consumer_of(store, **SECONDS), slot_for("a"), slot_for("a")
     runtime, start = Still(lambda: clock), clock.now
 
     def wait_again() -> None:
@@ -609,7 +612,7 @@ def test_r5_an_unexpected_error_that_stays_reaches_those_who_wait(
         if later.ready:
             consumer.stop_soon()
 
-    store.fail(call, error, times=100_000)
+    store.fail(call, error, times=1000)
     clock.before_wait = wait_again
     store.before["drain"] = stop_at_the_end
     consumer.start(runtime)
