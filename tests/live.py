@@ -7,7 +7,7 @@ or kill one use the same, one after the other: ``hurt_rabbit``.
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,25 +86,37 @@ def revived(server: RabbitServer) -> RabbitServer:
     return server
 
 
-@pytest.fixture
-def redis_url(redis_server: RedisServer) -> str:
-    """An empty database of the shared Redis.
+def empty_database(server: RedisServer) -> str:
+    """Return the URL of an empty database of a server.
 
     Another one each time: what a test leaves behind may go on writing to its own.
     """
     database = next(_numbers) % 64
-    with redis_server.client(database) as client:
+    with server.client(database) as client:
         client.flushdb()
-    return redis_server.url_of(database)
+    return server.url_of(database)
+
+
+@contextmanager
+def new_vhost(server: RabbitServer) -> Iterator[str]:
+    """Make a virtual host of a server for this context, and return its URL."""
+    vhost = f"test-{next(_numbers)}"
+    server.add_vhost(vhost)
+    yield server.url_of(vhost)
+    server.delete_vhost(vhost)
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """An empty database of the shared Redis."""
+    return empty_database(redis_server)
 
 
 @pytest.fixture
 def amqp_url(rabbit_server: RabbitServer) -> Iterator[str]:
     """A fresh virtual host of the shared RabbitMQ."""
-    vhost = f"test-{next(_numbers)}"
-    rabbit_server.add_vhost(vhost)
-    yield rabbit_server.url_of(vhost)
-    rabbit_server.delete_vhost(vhost)
+    with new_vhost(rabbit_server) as url:
+        yield url
 
 
 class StartWorker(Protocol):

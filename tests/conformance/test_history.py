@@ -21,8 +21,8 @@ from celeriac.node.record_source import record_queue
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer, RedisServer
-from tests.live import StartWorker, peer
+from celeriac.testing.brokers import RedisServer
+from tests.live import empty_database
 from tests.program import run_program
 from tests.watcher import Watcher
 
@@ -65,7 +65,7 @@ def past(
 ) -> Iterator[Past]:
     folder = tmp_path_factory.mktemp("history")
     log, warehouse = folder / "log", folder / "warehouse"
-    url = redis_server.url_of(44)
+    url = empty_database(redis_server)
     app = Celeriac(url, url, environ={}, log_url=str(log), task_send_sent_event=True)
 
     @app.task(name="shop.pay")

@@ -1,10 +1,8 @@
 """Monitoring and events: the dispatcher, and the events of workers and clients."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import kombu
 import pytest
 from celery.events import state as stock
 
@@ -13,6 +11,7 @@ from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from tests.cables import Cables
 from tests.conformance.redis_spy import RedisSpy
+from tests.live import empty_database
 
 TIMEOUT = 60.0
 NODE, WORKER, CLIENT = "w1@example", "w2@example", "gen1@example"
@@ -33,7 +32,7 @@ class Dispatched:
 @pytest.fixture(scope="module")
 def dispatched(redis_server: RedisServer) -> Dispatched:
     """Everything that a dispatcher can be asked to do, on Redis."""
-    url = redis_server.url_of(40)
+    url = empty_database(redis_server)
     app = Celeriac(url, environ={})
     notes: list[str] = []
     with RedisSpy(url) as spy:
@@ -57,25 +56,6 @@ def dispatched(redis_server: RedisServer) -> Dispatched:
     return Dispatched(spy.messages, notes)
 
 
-@pytest.mark.differs("Connections of dispatchers and receivers")
-@pytest.mark.parametrize("library", ["celeriac", "kombu"])
-def test_061_dispatcher_is_a_context_manager_over_a_connection(library: str, redis_url: str) -> None:
-    """`EventDispatcher(connection, enabled=True)` is a context manager and sends to its broker."""
-    from celeriac.events.dispatcher import EventDispatcher  # noqa: PLC0415 - the claim is that it is there
-
-    make: dict[str, Callable[[], Any]] = {
-        "celeriac": Celeriac(redis_url, environ={}).connection,
-        "kombu": lambda: kombu.Connection(redis_url),
-    }
-
-    with RedisSpy(redis_url) as spy, make[library]() as connection:
-        with EventDispatcher(connection, enabled=True) as dispatcher:
-            dispatcher.send("worker-online", custom_field="value")
-        spy.read_until(lambda: bool(spy.messages))
-
-    assert [(key, body["custom_field"]) for key, body in spy.messages] == [("worker.online", "value")]
-
-
 def test_062_send_takes_any_fields(dispatched: Dispatched) -> None:
     """`send` takes the type of an event and any fields of its own."""
     (event,) = dispatched.bodies("worker.online")
@@ -96,7 +76,7 @@ class Outage:
 
 @pytest.fixture(scope="module")
 def outage(redis_server: RedisServer) -> Outage:
-    url = redis_server.url_of(42)
+    url = empty_database(redis_server)
     with Cables() as cables, RedisSpy(url) as spy:
         cable = cables.lay(redis_server.port)
         app = Celeriac(
@@ -191,7 +171,7 @@ def test_069_leaving_the_context_sends_what_is_buffered(dispatched: Dispatched) 
 @pytest.fixture(scope="module")
 def published(redis_server: RedisServer) -> list[dict[str, Any]]:
     """The events of a worker and of its client, on Redis."""
-    url = redis_server.url_of(41)
+    url = empty_database(redis_server)
     app = Celeriac(url, environ={}, hostname=CLIENT, task_send_sent_event=True, worker_heartbeat_interval=0.5)
 
     @app.task(name="shop.end", bind=True, max_retries=1, acks_late=True)

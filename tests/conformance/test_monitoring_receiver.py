@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event as Flag
-from threading import Thread
 from typing import Any
 
 import kombu
@@ -15,7 +14,6 @@ from celery.app import defaults
 
 from celeriac import Celeriac, EventReceiver, ImproperlyConfigured, MemoryBroker, Settings
 from celeriac.model.events import Event
-from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer
 from celeriac.wire.names import control_exchange, event_exchange
 from tests.builders import body, task, worker
@@ -106,34 +104,6 @@ def test_072_receiver_has_a_temporary_exclusive_queue(queues: Queues) -> None:
     about = {name: queue[name] for name in ("exclusive", "auto_delete", "exchange", "x-expires")}
 
     assert about == {"exclusive": True, "auto_delete": True, "exchange": "celeryev", "x-expires": 60_000}
-
-
-@pytest.mark.parametrize("url", ["redis_url", "amqp_url"])
-def test_073_receiver_captures_events_as_written(url: str, request: pytest.FixtureRequest) -> None:
-    """`Receiver(conn, handlers={'*': handler})` on `app.connection()` gives each event to the handler."""
-    app = Celeriac(request.getfixturevalue(url), environ={})
-    printed: list[str] = []
-
-    def my_handler(event: Event) -> None:
-        printed.append(f"Received event: {event['type']}")
-
-    with app.connection() as conn:
-        recv = app.events.Receiver(conn, handlers={"*": my_handler})
-        thread = Thread(target=recv.capture, kwargs={"limit": None})
-        thread.start()
-        with app.events.Dispatcher() as dispatcher:
-
-            def is_received() -> bool:
-                dispatcher.send("task-received", uuid="t1")
-                return bool(printed)
-
-            received = wait_until(is_received, patience=TIMEOUT)
-        recv.stop()
-        thread.join(TIMEOUT)
-        recv.close()
-
-    assert received
-    assert set(printed) == {"Received event: task-received"}
 
 
 def test_074_handler_of_the_type_comes_before_the_star(app: Celeriac, broker: MemoryBroker) -> None:

@@ -1,0 +1,183 @@
+"""Monitoring and events: programs written for Celery print the same with Celery and with Celeriac.
+
+The programs are those of Celery's monitoring guide and of the document on monitoring. They import Celery; for
+Celeriac nothing but the import changes.
+"""
+
+import re
+import signal
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from celeriac import Celeriac
+from celeriac.model.events import Event
+from celeriac.programs.process import wait_until
+from celeriac.programs.service import Service
+from celeriac.testing.peers import CeleryWorker
+from tests.default_signals import WITH_DEFAULT_SIGNALS
+from tests.live import PEER_APP, PEERS, empty_database, new_vhost, peer
+
+TIMEOUT = 60.0
+PROGRAMS = Path(__file__).parent / "programs"
+LIBRARIES = ("celery", "celeriac")
+of_each_library = pytest.mark.parametrize("library", LIBRARIES)
+
+#: The programs that run until Ctrl-C, and patterns that are all in the output of a complete run.
+OUTPUTS = {
+    "watch_failures.py": [r"TASK FAILED: peers\.fail"],
+    "dump_cam.py": [r"c@example \(ONLINE", r"\) SUCCESS", r"\) FAILURE", r"(Total: .*){3}"],
+    "print_events.py": ["task-succeeded", "task-failed", "worker-heartbeat", "worker-online"],
+    "take_snapshots.py": [r"peers\.add\S+ SUCCESS", r"peers\.fail\S+ FAILURE"],
+}
+
+
+class Script(Service):
+    """A program, run with the URL of a broker by the Python of the tests."""
+
+    name = "script"
+
+    def __init__(self, path: Path, url: str) -> None:
+        super().__init__()
+        self._path, self._url = path, url
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its output has all the patterns."""
+        return all(re.search(pattern, self.log(), re.DOTALL) for pattern in OUTPUTS[self._path.name])
+
+    def wait(self) -> int | None:
+        """Wait until it has ended, and return its exit code."""
+        assert wait_until(lambda: not self.is_alive, patience=TIMEOUT), self.log()
+        return self.exit_code
+
+    def _command(self) -> list[str]:
+        return [*WITH_DEFAULT_SIGNALS, sys.executable, "-u", str(self._path), self._url]
+
+    def _is_ready(self) -> bool:
+        return True
+
+
+def copy_programs(library: str, folder: Path) -> None:
+    """Copy the programs to a folder; for Celeriac only their imports change."""
+    folder.mkdir()
+    for path in PROGRAMS.glob("*.py"):
+        source = path.read_text()
+        if library == "celeriac":
+            source = source.replace("from celery import Celery", "from celeriac import Celeriac as Celery")
+            source = source.replace("from celery.", "from celeriac.")
+        (folder / path.name).write_text(source)
+
+
+@dataclass
+class Runs:
+    """The output and the exit code of each program, by library and file; it ended by Ctrl-C."""
+
+    printed: dict[tuple[str, str], str] = field(default_factory=dict)
+    codes: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    #: The event that the dispatcher of each library sent.
+    sent: dict[str, Event] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module", params=["redis", "amqp"])
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Run all programs at the same time, alongside a worker of Celery, until each run is complete."""
+    folder, runs = tmp_path_factory.mktemp("programs"), Runs()
+    with ExitStack() as stack:
+        if request.param == "redis":
+            url = empty_database(request.getfixturevalue("redis_server"))
+        else:
+            url = stack.enter_context(new_vhost(request.getfixturevalue("rabbit_server")))
+        worker = CeleryWorker(peer(PEERS[-1]), PEER_APP, url=url, hostname="c@example", pool="solo")
+        stack.enter_context(worker)
+        scripts = {}
+        for library in LIBRARIES:
+            copy_programs(library, folder / library)
+            for name in OUTPUTS:
+                scripts[library, name] = stack.enter_context(Script(folder / library / name, url))
+        app = Celeriac(url, environ={})
+        stack.callback(app.close)
+        receiver = stack.enter_context(app.events.Receiver(routing_key="worker.online"))
+        with pytest.raises(TimeoutError):
+            receiver.capture(timeout=0)
+
+        def is_complete() -> bool:
+            app.send_task("peers.add", (2, 3))
+            app.send_task("peers.fail")
+            for library in LIBRARIES:
+                with Script(folder / library / "send_event.py", url) as sender:
+                    assert sender.wait() == 0, sender.log()
+                (runs.sent[library],) = receiver.itercapture(limit=1, timeout=TIMEOUT)
+            return all(script.is_complete for script in scripts.values())
+
+        # Each test reports by itself that its program did not print all it should.
+        wait_until(is_complete, patience=TIMEOUT)
+        for key, script in scripts.items():
+            script.signal(signal.SIGINT)
+            runs.codes[key], runs.printed[key] = script.wait(), script.log()
+    return runs
+
+
+@of_each_library
+def test_061_dispatcher_is_a_context_manager_over_a_connection(library: str, runs: Runs) -> None:
+    """`EventDispatcher(connection, enabled=True)` is a context manager that sends over the connection."""
+    event = runs.sent[library]
+
+    assert (event.type, event["custom_field"]) == ("worker-online", "value")
+
+
+@of_each_library
+def test_073_receiver_captures_events_as_written(library: str, runs: Runs) -> None:
+    """`Receiver(conn, handlers={'*': handler})` on `app.connection()` gives each event to the handler."""
+    printed = re.findall(r"^Received event: (\S+)$", runs.printed[library, "print_events.py"], re.MULTILINE)
+
+    steps = {f"task-{step}" for step in ("received", "started", "succeeded", "failed")}
+    assert set(printed) == steps | {"worker-online", "worker-heartbeat"}
+
+
+@of_each_library
+def test_081_a_program_for_real_time_processing_runs_as_written(library: str, runs: Runs) -> None:
+    """A monitor that feeds `State` and handles `task-failed` runs as written for Celery."""
+    printed = runs.printed[library, "watch_failures.py"]
+
+    fields = r"""'args': '\(\)', 'kwargs': '{}', 'retries': 0, 'exception': "ValueError\('planned'\)\""""
+    line = rf"^TASK FAILED: peers\.fail\[(?P<id>[\w-]{{36}})\] {{{fields}, 'root_id': '(?P=id)'}}$"
+    assert re.search(line, printed, re.MULTILINE), printed
+    assert runs.codes[library, "watch_failures.py"] == 128 + signal.SIGINT
+
+
+@of_each_library
+def test_093_a_camera_takes_pictures_at_intervals(library: str, runs: Runs) -> None:
+    """The timer of a `Polaroid` calls `on_shutter(state)` every `freq` seconds."""
+    printed = runs.printed[library, "dump_cam.py"]
+
+    totals = re.findall(r"^Total: \d+ events, \d+ tasks$", printed, re.MULTILINE)
+
+    assert len(totals) > 2
+    assert runs.codes[library, "dump_cam.py"] == 128 + signal.SIGINT
+
+
+@of_each_library
+def test_094_a_picture_shows_tasks_and_workers(library: str, runs: Runs) -> None:
+    """`on_shutter` sees the tasks and workers of the state, and `clear_after` clears what ended."""
+    printed = runs.printed[library, "dump_cam.py"]
+
+    ended = re.findall(r"<Task: peers\.(?:add|fail)\(([\w-]+)\) (SUCCESS|FAILURE) clock:\d+>", printed)
+
+    assert "<Worker: c@example (ONLINE clock:" in printed
+    assert {state for _, state in ended} == {"SUCCESS", "FAILURE"}
+    assert len(set(ended)) == len(ended)  # cleared after the picture that shows its end
+
+
+@of_each_library
+def test_096_evcam_runs_a_camera_by_its_name(library: str, runs: Runs) -> None:
+    """`evcam(camera='my_project.Camera', freq=…, app=app)` takes pictures of the cluster until Ctrl-C."""
+    printed = runs.printed[library, "take_snapshots.py"]
+
+    tasks = re.findall(r"^(peers\.\w+)\[[\w-]{36}\] (SUCCESS|FAILURE)$", printed, re.MULTILINE)
+
+    assert set(tasks) == {("peers.add", "SUCCESS"), ("peers.fail", "FAILURE")}
+    assert runs.codes[library, "take_snapshots.py"] == 0
