@@ -1,8 +1,9 @@
 """The table of statements of the reference documents, from the tests in ``tests/conformance``.
 
 A test ``test_073_…`` in ``test_monitoring.py`` holds statement 73, of the document on monitoring; the first
-line of its docstring is the statement. ``@pytest.mark.differs("Heading")`` names the section of "Differences
-from Celery" that gives the reason. Run ``python -m scripts.docs.conformance_page`` to write the page again.
+line of its docstring is the statement. Tests without a number are left out.
+``@pytest.mark.differs("Heading")`` names the section of "Differences from Celery" that gives the reason. Run
+``python -m scripts.docs.conformance_page`` to write the page again.
 """
 
 import ast
@@ -86,17 +87,19 @@ def _result(statement: Statement) -> str:
 
 
 def _statements_in(path: Path) -> Iterator[Statement]:
-    # A document with many statements has several files: test_monitoring.py, test_monitoring_state.py.
-    name = path.stem.removeprefix("test_")
-    document = next(title for key, title in _DOCUMENTS.items() if name == key or name.startswith(f"{key}_"))
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         if found := _NAME.match(node.name):
             text = (ast.get_docstring(node) or "").partition("\n")[0]
-            yield Statement(
-                int(found["number"]), document, text, _difference(node), f"{path.name}::{node.name}"
-            )
+            test = f"{path.name}::{node.name}"
+            yield Statement(int(found["number"]), _document(path), text, _difference(node), test)
+
+
+def _document(path: Path) -> str:
+    # A document with many statements has several files: test_monitoring.py, test_monitoring_state.py.
+    name = path.stem.removeprefix("test_")
+    return next(title for key, title in _DOCUMENTS.items() if name == key or name.startswith(f"{key}_"))
 
 
 def _difference(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

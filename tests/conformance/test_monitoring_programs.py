@@ -6,24 +6,19 @@ Celeriac nothing but the import changes.
 
 import re
 import signal
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from celeriac import Celeriac
 from celeriac.model.events import Event
 from celeriac.programs.process import wait_until
-from celeriac.programs.service import Service
 from celeriac.testing.peers import CeleryWorker
-from tests.default_signals import WITH_DEFAULT_SIGNALS
+from tests.conformance.script import LIBRARIES, Script, copy_programs
 from tests.live import PEER_APP, PEERS, empty_database, new_vhost, peer
 
 TIMEOUT = 60.0
-PROGRAMS = Path(__file__).parent / "programs"
-LIBRARIES = ("celery", "celeriac")
 of_each_library = pytest.mark.parametrize("library", LIBRARIES)
 
 #: The programs that run until Ctrl-C, and patterns that are all in the output of a complete run.
@@ -35,43 +30,6 @@ OUTPUTS = {
 }
 
 
-class Script(Service):
-    """A program, run with the URL of a broker by the Python of the tests."""
-
-    name = "script"
-
-    def __init__(self, path: Path, url: str) -> None:
-        super().__init__()
-        self._path, self._url = path, url
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether its output has all the patterns."""
-        return all(re.search(pattern, self.log(), re.DOTALL) for pattern in OUTPUTS[self._path.name])
-
-    def wait(self) -> int | None:
-        """Wait until it has ended, and return its exit code."""
-        assert wait_until(lambda: not self.is_alive, patience=TIMEOUT), self.log()
-        return self.exit_code
-
-    def _command(self) -> list[str]:
-        return [*WITH_DEFAULT_SIGNALS, sys.executable, "-u", str(self._path), self._url]
-
-    def _is_ready(self) -> bool:
-        return True
-
-
-def copy_programs(library: str, folder: Path) -> None:
-    """Copy the programs to a folder; for Celeriac only their imports change."""
-    folder.mkdir()
-    for path in PROGRAMS.glob("*.py"):
-        source = path.read_text()
-        if library == "celeriac":
-            source = source.replace("from celery import Celery", "from celeriac import Celeriac as Celery")
-            source = source.replace("from celery.", "from celeriac.")
-        (folder / path.name).write_text(source)
-
-
 @dataclass
 class Runs:
     """The output and the exit code of each program, by library and file; it ended by Ctrl-C."""
@@ -80,6 +38,11 @@ class Runs:
     codes: dict[tuple[str, str], int | None] = field(default_factory=dict)
     #: The event that the dispatcher of each library sent.
     sent: dict[str, Event] = field(default_factory=dict)
+
+
+def has_printed(script: Script, patterns: list[str]) -> bool:
+    """Tell whether all patterns are in the output of a program."""
+    return all(re.search(pattern, script.log(), re.DOTALL) for pattern in patterns)
 
 
 @pytest.fixture(scope="module", params=["redis", "amqp"])
@@ -95,9 +58,9 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         stack.enter_context(worker)
         scripts = {}
         for library in LIBRARIES:
-            copy_programs(library, folder / library)
+            copies = copy_programs(library, folder / library)
             for name in OUTPUTS:
-                scripts[library, name] = stack.enter_context(Script(folder / library / name, url))
+                scripts[library, name] = stack.enter_context(Script(copies / name, url))
         app = Celeriac(url, environ={})
         stack.callback(app.close)
         receiver = stack.enter_context(app.events.Receiver(routing_key="worker.online"))
@@ -111,7 +74,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 with Script(folder / library / "send_event.py", url) as sender:
                     assert sender.wait() == 0, sender.log()
                 (runs.sent[library],) = receiver.itercapture(limit=1, timeout=TIMEOUT)
-            return all(script.is_complete for script in scripts.values())
+            return all(has_printed(script, OUTPUTS[name]) for (_, name), script in scripts.items())
 
         # Each test reports by itself that its program did not print all it should.
         wait_until(is_complete, patience=TIMEOUT)

@@ -74,7 +74,8 @@ Parquet = Annotated[
     typer.Option("--parquet", metavar="URL", help="Write Parquet files to a folder or an object store."),
 ]
 Frequency = Annotated[
-    float, typer.Option("--freq", min=0.01, metavar="SECONDS", help="The time between two pictures.")
+    float,
+    typer.Option("--freq", "--every", min=0.01, metavar="SECONDS", help="The time between two pictures."),
 ]
 MaxRate = Annotated[
     str | None, typer.Option("--maxrate", metavar="RATE", help="The most pictures: 10/s, 10/m or 10/h.")

@@ -317,20 +317,21 @@ def load_camera(name: str) -> object:
     """Import a camera by its name, ``module:Class`` or ``module.Class``; raises ImproperlyConfigured."""
     module, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
     if not module or not attribute:
-        raise ImproperlyConfigured(
-            f"{name!r} names no camera: write module:Class, such as shop.monitor:Camera"
-        )
+        raise ImproperlyConfigured(f"Invalid camera {name!r}. Use module:Class, such as shop.monitor:Camera.")
     try:
         found: object = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise ImproperlyConfigured(
-            f"there is no module {error.name!r}: run it where the camera is, or mend its name {name!r}"
+            f"Cannot import the camera {name!r}: no module {error.name!r}. Correct the name, or run the "
+            "program in the folder of the module."
         ) from None
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise ImproperlyConfigured(f"{module} has no {attribute!r}: mend the name of the camera {name!r}")
+            raise ImproperlyConfigured(
+                f"Cannot import the camera {name!r}: {module} has no {attribute!r}. Correct the name."
+            )
         found = getattr(found, part)
     return found
 

@@ -6,4 +6,4 @@ from celery.events.snapshot import Polaroid
 class Camera(Polaroid):
     def on_shutter(self, state):
         for uuid, task in state.tasks_by_time():
-            print(f"{task.name}[{uuid}] {task.state}")
+            print(f"{task.name}[{uuid}] {task.state}", flush=True)
