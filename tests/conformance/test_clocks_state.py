@@ -1,6 +1,7 @@
 """States of tasks, and the order in which monitors show events, compared with Celery's `State`."""
 
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from itertools import permutations, product
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 import celery.states
 import pytest
 from celery.events.state import State as CeleryState
+from rich.console import Console
 
 from celeriac import State, Task, states
-from celeriac.model.events import TaskEvent
-from celeriac.views.task import event_rows
-from tests.builders import AT, CLIENT, task, without, worker
+from celeriac.tui.detail import detail_text
+from celeriac.views.task import task_detail
+from tests.builders import AT, CLIENT, task
 
 TYPES = ("sent", "received", "started", "succeeded", "failed", "retried", "rejected", "revoked")
 DESCRIPTION = {
@@ -296,17 +298,26 @@ def test_030_order_of_tasks_does_not_depend_on_arrival() -> None:
 
 
 def test_031_monitors_show_a_cause_before_its_effect() -> None:
-    """Monitoring tools show events in logical order, whatever their arrival and their timestamps."""
+    """`celeriac top` and the dashboard list the events of a task in logical order, whatever their arrival."""
     course = [("sent", 4, 90.0), ("received", 5, 60.0), ("started", 6, 70.0), ("succeeded", 9, 30.0)]
     events = [
         task(subject) | {"clock": clock, "timestamp": AT + seconds} | FIELDS.get(subject, {})
         for subject, clock, seconds in course
     ]
 
-    shown = set()
+    in_top, in_dashboard = set(), set()
     for arrival in permutations(events):
-        ours, _ = both_after({**event, "local_received": AT} for event in arrival)
-        history: tuple[TaskEvent, ...] = ours.history
-        shown.add(tuple(row.type for row in event_rows(history)))
+        state = State()
+        for event in arrival:
+            state.event({**event, "local_received": AT})
+        detail = task_detail(state, "t1")
+        assert detail is not None
+        console = Console(width=120)
+        with console.capture() as output:
+            console.print(detail_text(detail))
+        in_top.add(output.get())
+        in_dashboard.add(tuple(row.type for row in detail.events))
 
-    assert shown == {("task-sent", "task-received", "task-started", "task-succeeded")}
+    (text,) = in_top
+    assert re.findall(r"task-\w+", text) == ["task-sent", "task-received", "task-started", "task-succeeded"]
+    assert in_dashboard == {("task-sent", "task-received", "task-started", "task-succeeded")}
