@@ -37,6 +37,12 @@ def publish(broker: MemoryBroker, event: Any) -> None:
         link.publish(event_exchange("celeryev", "memory"), body(event), routing_key="task.any")
 
 
+def commands(app: Celeriac, broker: MemoryBroker) -> list[str]:
+    """Return the control commands that were sent."""
+    name = control_exchange(app.conf).name
+    return [json.loads(message.body)["method"] for exchange, message in broker.published if exchange == name]
+
+
 @contextmanager
 def listening(app: Celeriac, handlers: Any = None) -> Iterator[EventReceiver]:
     """A receiver that is subscribed: an event published from now on arrives."""
@@ -146,16 +152,13 @@ def test_077_wakeup_asks_workers_for_a_heartbeat(wakeup: bool, app: Celeriac, br
     with app.events.Receiver() as receiver, pytest.raises(TimeoutError):
         receiver.capture(timeout=0, wakeup=wakeup)
 
-    commands = [
-        json.loads(message.body)["method"]
-        for exchange, message in broker.published
-        if exchange == control_exchange(app.conf).name
-    ]
-
-    assert commands == (["heartbeat"] if wakeup else [])
+    assert commands(app, broker) == (["heartbeat"] if wakeup else [])
 
 
-def test_078_capture_takes_positions_and_obeys_should_stop(app: Celeriac, broker: MemoryBroker) -> None:
+@pytest.mark.parametrize("wakeup", [True, False])
+def test_078_capture_takes_positions_and_obeys_should_stop(
+    wakeup: bool, app: Celeriac, broker: MemoryBroker
+) -> None:
     """`capture(None, None, True)` captures until `should_stop` is set."""
     seen: list[str] = []
 
@@ -167,9 +170,11 @@ def test_078_capture_takes_positions_and_obeys_should_stop(app: Celeriac, broker
 
     with listening(app, {"*": stop}) as recv:
         publish(broker, task("started"))
-        recv.capture(None, None, True)
+        before = commands(app, broker)
+        recv.capture(None, None, wakeup)
 
     assert seen == ["task-started"]
+    assert commands(app, broker) == before + ["heartbeat"] * wakeup
 
 
 def test_079_batches_are_taken_apart(app: Celeriac, broker: MemoryBroker) -> None:

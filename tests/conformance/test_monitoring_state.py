@@ -121,23 +121,27 @@ def test_087_there_is_no_task_heap() -> None:
 
 def test_088_the_newest_tasks_are_found_without_a_look_at_all() -> None:
     """`tasks_by_time(limit=10)` takes no longer for more tasks in memory."""
-    looks = 0
-    rank = ranking.rank
 
-    def count(known: Any) -> ranking.RankKey:
-        nonlocal looks
-        looks += 1
-        return rank(known)
+    def count_looks(size: int) -> int:
+        looks = 0
+        rank = ranking.rank
 
-    state = fill(State(), [task("received", f"t{number:05}") for number in range(10_000)])
-    uuids(state.tasks_by_time(limit=10))
-    state.event(task("started", "t00000", clock=20_000))
+        def count(known: Any) -> ranking.RankKey:
+            nonlocal looks
+            looks += 1
+            return rank(known)
 
-    with patch.object(ranking, "rank", count):
-        newest = uuids(state.tasks_by_time(limit=10))
+        state = fill(State(), [task("received", f"t{number:05}") for number in range(size)])
+        uuids(state.tasks_by_time(limit=10))
+        state.event(task("started", "t00000", clock=20_000))
+        with patch.object(ranking, "rank", count):
+            newest = uuids(state.tasks_by_time(limit=10))
+        assert newest == ["t00000", *(f"t{number:05}" for number in range(size - 1, size - 10, -1))]
+        return looks
 
-    assert newest == ["t00000", *(f"t{number:05}" for number in range(9999, 9990, -1))]
-    assert looks <= 20
+    looks = [count_looks(size) for size in (100, 10_000)]
+
+    assert 0 < looks[1] == looks[0]
 
 
 @pytest.mark.differs("Lists of tasks by time")
