@@ -14,7 +14,7 @@ from rich.console import Console
 from celeriac import State, Task, states
 from celeriac.tui.detail import detail_text
 from celeriac.views.task import task_detail
-from tests.builders import AT, CLIENT, task
+from tests.builders import AT, CLIENT, task, without, worker
 
 TYPES = ("sent", "received", "started", "succeeded", "failed", "retried", "rejected", "revoked")
 DESCRIPTION = {

@@ -23,8 +23,9 @@ from celeriac.node.record_source import record_queue
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RedisServer
-from tests.live import empty_database
+from celeriac.testing.brokers import RabbitServer, RedisServer
+from tests.live import StartWorker, empty_database, peer
+from tests.watcher import Watcher
 
 TIMEOUT = 120.0
 LATE = "late-task"
