@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import SystemRandom
 from threading import Condition, Lock, Thread, current_thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from celeriac.config import Settings
@@ -14,6 +14,7 @@ from celeriac.core.backoff import Backoff
 from celeriac.core.outbox import Outbox, Parcel
 from celeriac.errors import AccessRefused, ConnectionLost, NetworkError
 from celeriac.model.message import Exchange
+from celeriac.node.unsent import unsent_couriers
 from celeriac.transport.base import Connection
 
 __all__ = ["Courier"]
@@ -28,7 +29,7 @@ _CATCH_UP: Final = 0.1
 _PATIENCE: Final = 10.0
 #: How long senders must be quiet before the keeper looks at confirmations in their place.
 _QUIET: Final = 0.05
-#: How long one wait of the keeper for confirmations lasts, and one of who closes for the keeper.
+#: How long one wait of the keeper for confirmations lasts.
 _SLICE: Final = 0.5
 
 
@@ -87,6 +88,17 @@ class Courier:
             self._parents_link, self._link = self._link, self._link.clone()
             self._begin()
             self.outbox.clear()
+            self.track()
+
+    def track(self) -> None:
+        """Keep this courier until the program ends, as long as it has unsent events and is not stopped.
+
+        The caller holds ``changed``, and calls this after it has put something into the outbox.
+        """
+        if self.outbox and not self._is_stopped:
+            unsent_couriers.add(self)
+        else:
+            unsent_couriers.discard(self)
 
     def open(self) -> None:
         """Connect now, so that the next message leaves at once; the keeper connects to a broker that is away.
@@ -147,7 +159,16 @@ class Courier:
             except BaseException:
                 with self.changed:
                     self.outbox.withdraw(parcel)
+                    self.track()
                 raise
+
+    def flush(self, timeout: float) -> None:
+        """Publish what is gathered and what waits, and wait up to ``timeout`` seconds for the broker."""
+        self.check_process()
+        with self.changed:
+            self.outbox.close_batch()
+        self.carry()
+        self.wait(timeout)
 
     def wait(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds until the broker has every message that was to leave."""
@@ -169,30 +190,45 @@ class Courier:
             if left <= 0:
                 return
             if not self._is_online:
-                self._employ_keeper()
-                with self.changed:
-                    self.changed.wait_for(lambda: self._is_online or self._is_stopped, left)
+                self._wait_until_online(left)
 
-    def stop(self) -> None:
-        """End the link, and try no more until :meth:`resume`. The outbox stays as it is."""
+    def _wait_until_online(self, timeout: float) -> None:
+        if self._employ_keeper():
+            with self.changed:
+                self.changed.wait_for(lambda: self._is_online or self._is_stopped, timeout)
+        else:  # the caller connects again by itself
+            sleep(min(timeout, self._backoff.next()))
+            self._is_online = True
+
+    def stop(self, timeout: float = 2 * _SLICE) -> None:
+        """End the link, and try no more until :meth:`resume`. The outbox stays as it is.
+
+        Waits up to ``timeout`` seconds for the keeper, and as long for the link.
+        """
+        self.check_process()
         with self.changed:
             self._is_stopped = True
             keeper, self._keeper = self._keeper, None
+            self.track()
             self.changed.notify_all()
         if keeper is not None:
-            keeper.join(2 * _SLICE)
+            keeper.join(timeout)
         # A keeper that is still busy with a broker that hangs ends the link by itself.
-        if self._link_mutex.acquire(timeout=_SLICE):
+        if self._link_mutex.acquire(timeout=timeout):
             try:
                 self._renew_link()
             finally:
                 self._link_mutex.release()
+        if self.outbox:
+            logger.warning("%d events could not be sent before the dispatcher was closed.", len(self.outbox))
 
     def resume(self) -> None:
         """Carry again, after a stop."""
+        self.check_process()
         with self.changed:
             self._is_stopped = False
             self._is_online = True
+            self.track()
 
     # -- the link, with its lock held
 
@@ -236,6 +272,7 @@ class Courier:
         self._unlooked = 0
         with self.changed:
             self.outbox.confirm(unconfirmed)
+            self.track()
             self.changed.notify_all()
         return unconfirmed
 
@@ -256,12 +293,18 @@ class Courier:
 
     # -- the keeper
 
-    def _employ_keeper(self) -> None:
+    def _employ_keeper(self) -> bool:
+        """Return False if no thread can be started: Python 3.12 refuses at exit."""
         with self.changed:
             if self._keeper is None and not self._is_stopped:
-                self._keeper = Thread(target=self._keep, name="celeriac-courier", daemon=True)
-                self._keeper.start()
+                keeper = Thread(target=self._keep, name="celeriac-courier", daemon=True)
+                try:
+                    keeper.start()
+                except RuntimeError:
+                    return False
+                self._keeper = keeper
             self.changed.notify_all()
+            return True
 
     def _is_employed(self) -> bool:
         # Not if this is the keeper from before a stop, who comes back late from a broker that hangs.

@@ -1,15 +1,12 @@
 """Sends events: stamped, in order, and kept until the broker has them."""
 
-import atexit
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from threading import Condition
-from time import monotonic, time
+from time import time
 from types import TracebackType
 from typing import Final, Self
-from weakref import WeakSet
 
 import msgspec
 
@@ -20,20 +17,17 @@ from celeriac.errors import CallerError
 from celeriac.node.clock import SharedClock
 from celeriac.node.courier import Courier
 from celeriac.node.identity import anonymous_name, hours_west
+from celeriac.node.unsent import CLOSE_TIMEOUT
 from celeriac.transport.accept import accept_connection
 from celeriac.transport.base import AnyConnection
 from celeriac.wire.names import event_exchange
 
 __all__ = ["EventDispatcher"]
 
-logger = logging.getLogger(__name__)
-
 #: Celery: brokers that have no fan-out, and so no events.
 _SILENT_DRIVERS: Final = frozenset({"sql"})
 #: A routing key of AMQP holds no more.
 _MAX_TYPE_BYTES: Final = 255
-#: Seconds that closing waits for confirmations.
-_CLOSE_TIMEOUT: Final = 5.0
 #: Fields that the dispatcher fills in by itself.
 _OURS: Final = frozenset({"type", "hostname", "utcoffset", "pid", "clock"})
 
@@ -47,7 +41,8 @@ class EventDispatcher:
     broker is away up to ``settings.event_offline_limit`` events wait; beyond it the oldest
     go, counted in ``dropped``.
 
-    Programs that end without :meth:`close` send what is left then, within five seconds.
+    Programs that end without :meth:`close` send what is left then, within five seconds for all dispatchers
+    together; a connection that is being made by then may take ``broker_connection_timeout`` longer.
 
     ``connection`` names the broker, and may be a ``kombu.Connection``; the dispatcher makes a connection of
     its own. Without ``settings`` it uses those of the connection, which are those of its app, or the
@@ -90,7 +85,6 @@ class EventDispatcher:
         )
         self._outbox = self._courier.outbox
         self._most_bytes = Limits().event_bytes
-        _dispatchers.add(self)
 
     @property
     def _changed(self) -> Condition:
@@ -138,6 +132,7 @@ class EventDispatcher:
             if not self.enabled:
                 return
             is_full = self._outbox.put_in_batch(group, self._spell(type, fields, blind=blind))
+            self._courier.track()
         if is_full:
             self._courier.carry()
         elif self.on_send_buffered is not None:
@@ -154,11 +149,7 @@ class EventDispatcher:
 
         Waits up to ``timeout`` seconds until none is left.
         """
-        self._courier.check_process()
-        with self._changed:
-            self._outbox.close_batch()
-        self._courier.carry()
-        self._courier.wait(timeout)
+        self._courier.flush(timeout)
         return self.buffered
 
     def enable(self) -> None:
@@ -179,16 +170,21 @@ class EventDispatcher:
         """Take over what another dispatcher could not send."""
         if other is self:
             return
+        for each in (self, other):
+            each._courier.check_process()  # noqa: SLF001
         # In one order, whoever takes over from whom: two that do so at once must not wait for each other.
         first, second = sorted((self, other), key=id)
         with first._changed, second._changed:  # noqa: SLF001
             self._outbox.adopt(other._outbox)  # noqa: SLF001
+            self._courier.track()
+            other._courier.track()  # noqa: SLF001
 
-    def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Send what is left, waiting up to ``timeout`` seconds, and end the link.
 
         Nothing is sent afterwards, unless the dispatcher is enabled again.
         """
+        self._courier.check_process()
         with self._changed:
             # Under the lock: what is put in before this is still sent, and nothing is put in after it.
             self.enabled = False
@@ -196,8 +192,6 @@ class EventDispatcher:
             self.flush(timeout)
         finally:
             self._courier.stop()
-        if self.buffered:
-            logger.warning("%d events could not be sent before the dispatcher was closed.", self.buffered)
 
     def __enter__(self) -> Self:
         return self
@@ -245,7 +239,9 @@ class EventDispatcher:
                 return None
             # Stamped under the lock: the order of clocks is the order of leaving.
             event = self._spell(type_, fields, blind=blind)
-            return self._outbox.put(type_.replace("-", "."), type_.partition("-")[0], event)
+            parcel = self._outbox.put(type_.replace("-", "."), type_.partition("-")[0], event)
+            self._courier.track()
+            return parcel
 
         if not self.buffer_while_offline:
             self._courier.carry_at_once(put)
@@ -253,15 +249,3 @@ class EventDispatcher:
         with self._changed:
             put()
         self._courier.carry()
-
-
-#: Dispatchers of this process that may hold unsent events when the interpreter ends.
-_dispatchers: WeakSet[EventDispatcher] = WeakSet()
-
-
-@atexit.register
-def _close_dispatchers() -> None:
-    deadline = monotonic() + _CLOSE_TIMEOUT
-    for dispatcher in list(_dispatchers):
-        if dispatcher.buffered:
-            dispatcher.close(max(0.0, deadline - monotonic()))
