@@ -29,6 +29,7 @@ class Cable:
         self._server_port = server_port
         self._is_cut = False
         self._is_deaf = False
+        self._last_answered: bytes | None = None
         #: Whether bytes go on: those to the server, and those from it.
         self._to_server, self._from_server = asyncio.Event(), asyncio.Event()
         self._writers: set[StreamWriter] = set()
@@ -50,6 +51,10 @@ class Cable:
     def deafen(self) -> None:
         """Let all reach the server, and no answer come back; when it is mended the links are lost."""
         self._call(self._deafen)
+
+    def hold_answers_after(self, data: bytes) -> None:
+        """Let some data reach the server, and no answer come back from then on until it is mended."""
+        self._last_answered = data
 
     def mend(self) -> None:
         """Be sound again."""
@@ -82,6 +87,7 @@ class Cable:
         if self._is_deaf:
             self._abort()
         self._is_cut = self._is_deaf = False
+        self._last_answered = None
         self._to_server.set()
         self._from_server.set()
 
@@ -112,6 +118,8 @@ class Cable:
     async def _pump(self, source: StreamReader, target: StreamWriter, is_open: asyncio.Event) -> None:
         with suppress(OSError):  # one of the ends is gone, and so is the link
             while data := await source.read(_CHUNK):
+                if self._last_answered is not None and self._last_answered in data:
+                    self._from_server.clear()
                 self.held_bytes += 0 if is_open.is_set() else len(data)
                 await is_open.wait()
                 target.write(data)
