@@ -13,6 +13,7 @@ from celeriac.node.call_options import CALL_OPTIONS, CallOptions
 from celeriac.node.context import current_context
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.node.posting import posting_for, sent_fields
+from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.node.sender import TaskSender
 from celeriac.node.task import Task
 from celeriac.node.task_options import check_names
@@ -50,6 +51,7 @@ class TaskClient:
         self._reply_to = reply_to
         self._result = result
         self._dispatcher = dispatcher
+        self._log = RateLimitedLog(logger)
 
     def send_task(
         self,
@@ -94,17 +96,17 @@ class TaskClient:
         fields = {"uuid": task_id, **sent_fields(posting)}
 
         def publish() -> None:
-            with _logging_lost_event(task_id):
+            with self._logging_lost_event(task_id):
                 dispatcher.publish("task-sent", fields)
 
-        with _logging_lost_event(task_id):
+        with self._logging_lost_event(task_id):
             dispatcher.open()
         self._sender.post([posting], on_published=publish)
 
-
-@contextmanager
-def _logging_lost_event(task_id: str) -> Iterator[None]:
-    try:
-        yield
-    except NetworkError as error:  # the task is sent all the same
-        logger.warning("Could not publish the task-sent event for %s: %s", task_id, error)
+    @contextmanager
+    def _logging_lost_event(self, task_id: str) -> Iterator[None]:
+        try:
+            yield
+        except NetworkError as error:  # the task is sent all the same
+            text = "Could not publish the task-sent event for %s: %s"
+            self._log.write(logging.WARNING, type(error).__name__, text, task_id, error)

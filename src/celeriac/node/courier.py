@@ -14,6 +14,7 @@ from celeriac.core.backoff import Backoff
 from celeriac.core.outbox import Outbox, Parcel
 from celeriac.errors import AccessRefused, ConnectionLost, NetworkError
 from celeriac.model.message import Exchange
+from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.node.unsent import unsent_couriers
 from celeriac.transport.base import Connection
 
@@ -77,6 +78,9 @@ class Courier:
         #: Whether the broker owes so many confirmations that senders leave their events to the keeper.
         self._is_behind = False
         self._is_stopped = False
+        #: Why the broker refused us the last time, and when senders may try again.
+        self._refusal, self._try_at = "", 0.0
+        self._log = RateLimitedLog(logger)
         self._keeper: Thread | None = None
         #: When a sender was last at it, and since when the broker has confirmed nothing.
         self._carried_at = self._silent_since = monotonic()
@@ -103,12 +107,13 @@ class Courier:
     def open(self) -> None:
         """Connect now, so that the next message leaves at once; the keeper connects to a broker that is away.
 
-        Raises AccessRefused.
+        Raises AccessRefused, as :meth:`carry` does.
         """
         if self._is_prepared or not self._is_online or not self._link_mutex.acquire(blocking=False):
             return
         error: ConnectionLost | None = None
         try:
+            self._check_refusal()
             with self._taking_back():
                 self._link.prepare(self._exchange)
                 self._is_prepared = True
@@ -122,13 +127,15 @@ class Courier:
     def carry(self) -> None:
         """Publish what waits, as far as that takes no time; the keeper does the rest.
 
-        Raises AccessRefused: no waiting mends that. What waits is kept all the same.
+        Raises AccessRefused: no waiting mends that. What waits is kept all the same. The broker is not asked
+        again before a pause has passed, and each call until then raises.
         """
         self._carried_at = monotonic()
         error: ConnectionLost | None = None
         # Who finds the link in use leaves: who uses it looks once more when done.
         while self._has_work_for_senders() and self._link_mutex.acquire(blocking=False):
             try:
+                self._check_refusal()
                 with self._taking_back():
                     self._publish_waiting()
                     if self.outbox.on_the_way >= self._wait_after:
@@ -149,6 +156,7 @@ class Courier:
         What fails is forgotten, since who sent it is told. What was put in before it is kept.
         """
         with self._link_mutex:
+            self._check_refusal()
             with self.changed:
                 parcel = put()
             if parcel is None:
@@ -167,6 +175,7 @@ class Courier:
         self.check_process()
         with self.changed:
             self.outbox.close_batch()
+        self._try_at = 0.0  # a refusal may be over, and there may be no later call
         self.carry()
         self.wait(timeout)
 
@@ -241,9 +250,15 @@ class Courier:
         """Whatever ends the use of the link before its time, take back what was on its way."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, AccessRefused):
+                self._refusal, self._try_at = str(error), monotonic() + self._backoff.next()
             self._renew_link()
             raise
+
+    def _check_refusal(self) -> None:
+        if monotonic() < self._try_at:
+            raise AccessRefused(self._refusal)
 
     def _publish_waiting(self) -> None:
         """Publish until nothing waits, or so much is on its way that it is time to wait for it."""
@@ -286,10 +301,10 @@ class Courier:
     def _go_offline(self, error: NetworkError) -> None:
         with self.changed:
             was_online, self._is_online, self._is_behind = self._is_online, False, False
-        if was_online:
-            # A refusal is for the operator to mend; a lost link mends itself.
-            level = logging.WARNING if isinstance(error, AccessRefused) else logging.INFO
-            logger.log(level, "Events wait for the broker: %s", error)
+        if isinstance(error, AccessRefused):  # which is for the operator to mend; a lost link mends itself
+            self._log.write(logging.WARNING, "refused", "Events wait for the broker: %s", error)
+        elif was_online:
+            logger.info("Events wait for the broker: %s", error)
 
     # -- the keeper
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from celeriac import AccessRefused, CallerError, Celeriac, ImproperlyConfigured, MemoryBroker
+from celeriac.core.backoff import Backoff
+from celeriac.model.message import Exchange
 from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryConnection
 
@@ -129,6 +131,28 @@ def test_a_task_is_sent_while_its_event_is_refused(caplog: pytest.LogCaptureFixt
 
     assert len(published(broker)) == 1
     assert "Could not publish the task-sent event for t1: no events for you" in caplog.text
+    app.close()
+
+
+def test_a_broker_that_refuses_events_is_asked_and_logged_once_for_many_tasks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = MemoryBroker()
+    app = Celeriac(broker, environ={}, task_send_sent_event=True)
+    refused: list[str] = []
+
+    def refuse(_: MemoryConnection, exchange: Exchange) -> None:
+        refused.append(exchange.name)
+        raise AccessRefused("no events for you")
+
+    monkeypatch.setattr(Backoff, "next", lambda _: 3600.0)
+    monkeypatch.setattr(MemoryConnection, "prepare", refuse)
+    for _ in range(3):
+        app.send_task("shop.pay")
+
+    assert len(published(broker)) == 3
+    assert refused == ["celeryev"]
+    assert caplog.text.count("no events for you") == 1
     app.close()
 
 

@@ -1,10 +1,12 @@
 """A dispatcher whose broker is away, or fails half-way: what is kept, what goes, what comes by itself."""
 
+import logging
 from threading import Event as Flag
 from threading import Thread
 
 import pytest
 
+from celeriac.core.backoff import Backoff
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.node import courier
 from celeriac.programs.process import wait_until
@@ -232,6 +234,56 @@ def test_a_refusal_is_told_and_the_event_is_kept() -> None:
     assert dispatcher.flush(PATIENCE) == 0
     assert rig.types == ["task-sent"]
     assert couriers() == []
+
+
+def test_a_refused_dispatcher_does_not_ask_the_broker_again_before_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "next", lambda _: 3600.0)
+    rig = Rig()
+    dispatcher = rig.dispatcher()
+    rig.before_publish = rig.fail(error=AccessRefused)
+
+    for _ in range(3):
+        with pytest.raises(AccessRefused, match="on purpose"):
+            dispatcher.send("task-sent")
+    with pytest.raises(AccessRefused):
+        dispatcher.open()
+
+    assert (rig.attempts, dispatcher.buffered) == (1, 3)
+    assert dispatcher.flush(PATIENCE) == 0
+    assert rig.types == ["task-sent"] * 3
+
+
+def test_a_dispatcher_that_keeps_nothing_does_not_ask_a_broker_again_that_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "next", lambda _: 3600.0)
+    rig = Rig()
+    dispatcher = rig.dispatcher(buffer_while_offline=False)
+    rig.before_publish = rig.fail(error=AccessRefused)
+
+    for _ in range(2):
+        with pytest.raises(AccessRefused):
+            dispatcher.send("worker-online")
+
+    assert (rig.attempts, dispatcher.buffered) == (1, 0)
+
+
+def test_a_refusal_that_comes_back_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    dispatcher = rig.dispatcher()
+    rig.broker.stop()
+    dispatcher.send("task-sent")
+
+    with caplog.at_level(logging.WARNING):
+        rig.before_publish = rig.fail(times=3, error=AccessRefused)
+        rig.broker.start()
+        assert wait_until(lambda: dispatcher.buffered == 0, patience=PATIENCE)
+
+    assert rig.types == ["task-sent"]
+    assert caplog.text.count("Events wait for the broker: on purpose") == 1
+    dispatcher.close()
 
 
 # -- the limit
