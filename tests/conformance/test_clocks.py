@@ -26,9 +26,11 @@ from celeriac import Celeriac, LamportClock, MemoryBroker, SharedClock
 from celeriac.events.dispatcher import EventDispatcher
 from celeriac.events.receiver import CLIENT_CLOCK_SKEW, EventReceiver
 from celeriac.model.events import Event, Sent
+from celeriac.model.message import Exchange
 from celeriac.node.identity import hours_west
 from celeriac.node.sender import SEND_PATIENCE
 from celeriac.programs.process import wait_until
+from celeriac.wire.names import task_queue
 from tests.builders import AT, CLIENT, task, worker
 from tests.cables import Cables
 from tests.watcher import PATIENCE, Watcher
@@ -169,10 +171,10 @@ def send_tasks(url: str, ours: Watcher) -> None:
     app.close()
 
 
-def call_from_a_thread(url: str) -> Callable[[], object]:
+def call_from_a_thread(url: str, **options: Any) -> Callable[[], object]:
     """Make the first call of a client that stays; return a function that waits for its end."""
     app = Celeriac(url, environ={}, task_send_sent_event=True)
-    thread = Thread(target=app.send_task, args=("shop.pay",))
+    thread = Thread(target=app.send_task, args=("shop.pay",), kwargs=options)
     thread.start()
 
     def wait() -> None:
@@ -180,6 +182,17 @@ def call_from_a_thread(url: str) -> Callable[[], object]:
         app.close()
 
     return wait
+
+
+def call_by_an_exchange(url: str) -> Callable[[], object]:
+    """Make the first call of a client to an exchange that is bound to the queue of the worker."""
+    app = Celeriac(url, environ={})
+    queue = task_queue(app.conf, "celery")
+    with app.connection() as connection:
+        connection.declare(
+            queue._replace(exchange=Exchange("shop", "direct", is_durable=True), routing_key="pay")
+        )
+    return call_from_a_thread(url, exchange="shop", routing_key="pay")
 
 
 def call_from_a_script(url: str) -> Callable[[], object]:
@@ -394,7 +407,7 @@ def test_028_task_sent_gets_the_receivers_clock_minus_one(recording: Recording) 
     assert 300 <= event.clock < 99_999
 
 
-@pytest.mark.parametrize("send", [call_from_a_thread, call_from_a_script])
+@pytest.mark.parametrize("send", [call_from_a_thread, call_by_an_exchange, call_from_a_script])
 def test_029_task_sent_comes_before_the_events_of_workers(url: str, send: SendTask) -> None:
     """A `task-sent` event is on its way before the broker confirms the task, so that it appears first."""
     app = Celeriac(url, environ={})

@@ -175,17 +175,15 @@ class RedisConnection(RedisConsuming):
             reply_to=reply_to,
             priority=priority,
         )
-        if not exchange.name:  # the default exchange
-            # Not waited for here: an event that the caller publishes next must not follow the worker's.
-            self._on_the_way += 1
-            link.send("LPUSH", self._names.list_of(routing_key, priority), envelope)
-        elif exchange.type != "fanout":
-            for name in self._queues_of(exchange, routing_key):
-                self._ask("LPUSH", self._names.list_of(name, priority), envelope)
+        if exchange.type == "fanout":
+            command, keys = "PUBLISH", self._names.topics(exchange, routing_key)
         else:
-            for topic in self._names.topics(exchange, routing_key):
-                self._on_the_way += 1
-                link.send("PUBLISH", topic, envelope)
+            queues = self._queues_of(exchange, routing_key)
+            command, keys = "LPUSH", [self._names.list_of(name, priority) for name in queues]
+        # Not waited for here: an event that the caller publishes next must not follow the worker's.
+        for key in keys:
+            self._on_the_way += 1
+            link.send(command, key, envelope)
         if self._on_the_way >= _MAX_ON_THE_WAY:
             self.unconfirmed()
 
@@ -308,7 +306,9 @@ class RedisConnection(RedisConsuming):
     # -- links
 
     def _queues_of(self, exchange: Exchange, routing_key: str) -> list[str]:
-        """Return the queues that an exchange leads to; not a fan-out, nor the default one."""
+        """Return the queues that an exchange leads to; not a fan-out."""
+        if not exchange.name:  # the default exchange
+            return [routing_key]
         queues = []
         for member in self._ask("SMEMBERS", self._names.bindings(exchange)):
             if (bound := self._names.bound(member)) is None:
