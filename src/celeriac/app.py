@@ -109,7 +109,7 @@ class Celeriac:
     def connection(self) -> Connection:
         """Return a link to the broker, not yet open."""
         if self._memory is not None:
-            return self._memory.connect()
+            return self._memory.connect(self.conf)
         from celeriac.transport.connect import connect  # noqa: PLC0415 - only who connects waits for kombu
 
         return connect(self.conf)

@@ -17,14 +17,13 @@ __all__ = ["accept_connection"]
 def accept_connection(given: AnyConnection, settings: Settings | None) -> tuple[Connection, Settings]:
     """Return a connection of ours to the broker of the given one, and the settings to use it with.
 
-    Without settings, those of the connection are used, which are those of its app; a connection that has none
-    gets the defaults. A kombu.Connection is read, and neither opened nor closed: its URLs, transport options,
-    TLS options, login method, timeout and heartbeat take the place of the settings for the broker. Its
-    failover strategy is not used: the brokers are tried in turn. Raises CallerError for a connection that
-    asks a function for its password.
+    Without settings, those of the connection are used, which are those of its app. A kombu.Connection is
+    read, and neither opened nor closed: its URLs, transport options, TLS options, login method, timeout and
+    heartbeat take the place of the settings for the broker. Its failover strategy is not used: the brokers
+    are tried in turn. Raises CallerError for a connection that asks a function for its password.
     """
     if isinstance(given, Connection):
-        return given, settings or getattr(given, "settings", None) or Settings()
+        return given, settings or given.settings
     # Imported only for programs that have such a connection: kombu takes long to import.
     import kombu  # noqa: PLC0415
 

@@ -15,6 +15,8 @@ from celeriac.model.message import Delivery, Exchange, Message, Queue
 if TYPE_CHECKING:
     import kombu
 
+    from celeriac.config import Settings
+
 __all__ = ["AnyConnection", "Connection", "Deliver", "Take"]
 
 #: What a subscription does with each message.
@@ -28,6 +30,10 @@ AnyConnection: TypeAlias = "Connection | kombu.Connection"
 @runtime_checkable
 class Connection(Protocol):
     """One link to a broker, for one thread at a time."""
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings that it was made with."""
 
     @property
     def driver(self) -> str:

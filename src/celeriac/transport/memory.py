@@ -11,6 +11,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from celeriac.config import Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Delivery, Exchange, Message, Queue
 from celeriac.transport.base import Deliver, Take
@@ -47,9 +48,9 @@ class MemoryBroker:
         #: Connections opened before the last cut are lost, as with a real broker.
         self._epoch = 0
 
-    def connect(self) -> "MemoryConnection":
+    def connect(self, settings: Settings | None = None) -> "MemoryConnection":
         """Return a new link, not yet open."""
-        return MemoryConnection(self)
+        return MemoryConnection(self, settings)
 
     def cut(self) -> None:
         """Lose every link and every queue that is not durable; new links can be made at once."""
@@ -220,8 +221,9 @@ class MemoryConnection:
     driver = "memory"
     is_blocked = False
 
-    def __init__(self, broker: MemoryBroker) -> None:
+    def __init__(self, broker: MemoryBroker, settings: Settings | None = None) -> None:
         self.broker = broker
+        self.settings = settings or Settings()
         self._epoch: int | None = None
         self._subscriptions: dict[str, tuple[Queue, Deliver]] = {}
         #: The queues whose messages are acknowledged.
@@ -371,7 +373,7 @@ class MemoryConnection:
 
     def clone(self) -> Self:
         """Return a new link to the same broker."""
-        return type(self)(self.broker)
+        return type(self)(self.broker, self.settings)
 
     def __enter__(self) -> Self:
         return self

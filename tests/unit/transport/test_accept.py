@@ -118,13 +118,30 @@ def test_kombu_connection_that_names_no_heartbeat_gets_that_of_the_settings() ->
     assert settings.broker_heartbeat == 17
 
 
-def test_connection_of_an_app_brings_the_settings_of_its_app() -> None:
-    app = Celeriac("redis://127.0.0.1:1/0", environ={}, event_exchange="shop")
+@pytest.mark.parametrize("broker", ["redis://127.0.0.1:1/0", "amqp://", "memory://", MemoryBroker()])
+def test_connection_of_an_app_brings_the_settings_of_its_app(broker: str | MemoryBroker) -> None:
+    app = Celeriac(broker, environ={}, event_exchange="shop")
 
-    connection, settings = accept_connection(app.connection(), None)
+    _, settings = accept_connection(app.connection(), None)
+    _, again = accept_connection(app.connection().clone(), None)
 
-    assert isinstance(connection, RedisConnection)
-    assert settings is app.conf
+    assert settings is again is app.conf
+
+
+def test_dispatcher_and_receiver_on_the_connection_of_an_app_use_its_exchange() -> None:
+    broker = MemoryBroker()
+    app = Celeriac(broker, environ={}, event_exchange="shop")
+    seen: list[str] = []
+
+    with EventReceiver(app.connection(), {"*": lambda event: seen.append(event.type)}) as receiver:
+        with pytest.raises(TimeoutError):
+            receiver.capture(None, 0, False)
+        with EventDispatcher(app.connection(), enabled=True) as dispatcher:
+            dispatcher.send("worker-online")
+        receiver.capture(1, PATIENCE, False)
+
+    assert seen == ["worker-online"]
+    assert [exchange for exchange, _ in broker.published] == ["shop"]
 
 
 def test_connection_without_settings_gets_the_defaults() -> None:
