@@ -5,6 +5,7 @@ stays sends all tasks from one process; one-shot clients send one task each and 
 ``task-sent`` when it arrives, so a late one seems to follow the worker's events.
 """
 
+import json
 import subprocess
 import sys
 from collections import defaultdict
@@ -17,7 +18,6 @@ from uuid import uuid4
 
 from benchmarks.brokers import broker_urls
 from benchmarks.no_op import NAME
-from benchmarks.report import Row
 from celeriac import Celeriac
 from celeriac.core.order import display_key
 from celeriac.model.events import TaskEvent
@@ -30,24 +30,37 @@ _TIMEOUT: Final = 120.0
 _APP: Final = Path(__file__).parent / "no_op.py"
 _SENT, _LAST = "task-sent", "task-succeeded"
 
+#: By column, a number of tasks.
+Counts = dict[str, int]
 
-def run() -> dict[str, Row]:
-    """Measure both kinds of client of both sides, on both brokers."""
+
+def run() -> dict[str, dict[str, Counts]]:
+    """Measure both kinds of client of both sides, on both brokers: counts by client and side."""
     rows = {}
     with broker_urls() as urls:
         for broker, url in urls.items():
             with CeleriacWorker(_APP, url=url, backend="rpc://", events=True):
                 for kind in ("staying", "one_shot"):
-                    ours, celery = (_measure(side, url, kind) for side in ("ours", "celery"))
-                    for order in ("arrival", "display"):
-                        rows[f"{broker}_{kind}_{order}"] = Row(
-                            ours[order], celery[order], unit=f"of {TASKS} tasks with task-sent first"
-                        )
+                    rows[f"{broker}_{kind}"] = {
+                        side: _measure(side, url, kind) for side in ("ours", "celery")
+                    }
     return rows
 
 
-def _measure(side: str, url: str, kind: str) -> dict[str, int]:
-    """Return how many tasks have ``task-sent`` first, by arrival and in display order."""
+def show(name: str, rows: dict[str, dict[str, Counts]]) -> None:
+    """Print the table, and the line of JSON."""
+    columns = next(iter(rows.values()))["ours"]
+    print(
+        f"\nof {TASKS} tasks, task-sent is\n{'client':<15}  {'side':<6}", *(f"{each:>24}" for each in columns)
+    )
+    for client, sides in rows.items():
+        for side, counts in sides.items():
+            print(f"{client:<15}  {side:<6}", *(f"{count:>24}" for count in counts.values()))
+    print(json.dumps({"bench": name, "tasks": TASKS, "rows": rows}))
+
+
+def _measure(side: str, url: str, kind: str) -> Counts:
+    """Return how many tasks have ``task-sent`` first, by arrival and in display order, or after their end."""
     ids = [str(uuid4()) for _ in range(TASKS)]
     events: defaultdict[str, list[TaskEvent]] = defaultdict(list)
     app = Celeriac(url, environ={})
@@ -63,12 +76,14 @@ def _measure(side: str, url: str, kind: str) -> dict[str, int]:
     thread.join()
     receiver.close()
     app.close()
-    found = {
-        "arrival": sum(events[task_id][0].type == _SENT for task_id in ids),
-        "display": sum(min(events[task_id], key=display_key).type == _SENT for task_id in ids),
+    types = [[event.type for event in events[task_id]] for task_id in ids]
+    counts = {
+        "first by arrival": sum(each[0] == _SENT for each in types),
+        "first in display order": sum(min(events[task_id], key=display_key).type == _SENT for task_id in ids),
+        f"after {_LAST}": sum(each.index(_SENT) > each.index(_LAST) for each in types),
     }
-    print(f"· {url.partition(':')[0]:<5} {kind:<8} {side:<6} {found}", file=sys.stderr, flush=True)
-    return found
+    print(f"· {url.partition(':')[0]:<5} {kind:<8} {side:<6} {counts}", file=sys.stderr, flush=True)
+    return counts
 
 
 def _record(events: defaultdict[str, list[TaskEvent]], event: object) -> None:
