@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import SystemRandom
 from threading import Condition, Lock, Thread, current_thread
 from time import monotonic, sleep
@@ -73,10 +73,9 @@ class Courier:
         self.changed = Condition(Lock())
         self._link_mutex = Lock()
         self._is_online = True
-        #: Whether the first message to the exchange would leave at once.
-        self._is_prepared = False
-        #: Whether the broker owes so many confirmations that senders leave their events to the keeper.
-        self._is_behind = False
+        #: Whether the first message to the exchange would leave at once, and whether the broker owes so many
+        #: confirmations that senders leave their events to the keeper.
+        self._is_prepared = self._is_behind = False
         self._is_stopped = False
         #: Why the broker refused us the last time, and when senders may try again.
         self._refusal, self._try_at = "", 0.0
@@ -127,8 +126,7 @@ class Courier:
     def carry(self) -> None:
         """Publish what waits, as far as that takes no time; the keeper does the rest.
 
-        Raises AccessRefused: no waiting mends that. What waits is kept all the same. The broker is not asked
-        again before a pause has passed, and each call until then raises.
+        Raises AccessRefused, and again until a pause has passed; what waits is kept all the same.
         """
         self._carried_at = monotonic()
         error: ConnectionLost | None = None
@@ -334,6 +332,9 @@ class Courier:
                 self._pause(_QUIET)  # senders are at it, and look at confirmations themselves
             else:
                 self._follow_up()
+                if self.outbox.unsent:  # senders found the link in use
+                    with suppress(AccessRefused):
+                        self.carry()
         if self._is_stopped:
             with self._link_mutex:
                 self._renew_link()

@@ -2,7 +2,7 @@
 
 import logging
 from threading import Event as Flag
-from threading import Thread
+from threading import Thread, current_thread
 
 import pytest
 
@@ -10,7 +10,7 @@ from celeriac.core.backoff import Backoff
 from celeriac.errors import AccessRefused, ConnectionLost
 from celeriac.node import courier
 from celeriac.programs.process import wait_until
-from tests.rig import NEVER, PATIENCE, Rig, couriers
+from tests.rig import NEVER, PATIENCE, Rig, couriers, in_threads
 
 # -- while the broker is away
 
@@ -125,6 +125,28 @@ def test_an_event_that_comes_at_the_end_of_a_recovery_is_not_left_behind() -> No
     assert arrivals.wait(2) == 2
     assert rig.types == ["task-sent", "task-late"]
     latecomer.join()
+    dispatcher.close()
+
+
+def test_an_event_that_comes_while_the_keeper_has_the_link_leaves_right_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(courier, "_QUIET", 0.0)
+    rig = Rig()
+    arrivals = rig.listen()
+    dispatcher = rig.dispatcher()
+
+    def send_another() -> int:
+        if current_thread().name == "celeriac-courier" and courier._QUIET == 0.0:
+            monkeypatch.setattr(courier, "_QUIET", 3600.0)  # the keeper looks no more by itself
+            in_threads(1, lambda _: dispatcher.send("task-late"))
+        return 0
+
+    rig.unconfirmed = send_another
+    dispatcher.send("task-sent")
+
+    assert arrivals.wait(2) == 2
+    assert rig.types == ["task-sent", "task-late"]
     dispatcher.close()
 
 
