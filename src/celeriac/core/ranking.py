@@ -11,6 +11,8 @@ to add their keys to a short sorted list of keys, and to return the tasks of the
 Invariant: the list has the key of every task that comes before the *bound*, the last key of the list when it
 was made. A key may be outdated, because its task changed or is gone; it counts only while it is the key of
 its task. If too few remain, the list is made again from all tasks, and twice as long, so that this is rare.
+The lock of the state is held meanwhile, for less than a microsecond a task. A ranking keeps at most twice
+:data:`MAX_KEYS` keys, which is 2 MB.
 """
 
 from bisect import bisect_left
@@ -30,6 +32,8 @@ RankKey = tuple[int, float, str, int, str]
 MIN_KEYS: Final = 64
 #: At most one of this many tasks has its key kept, unless the limit asks for more.
 TASKS_PER_KEY: Final = 8
+#: The most keys to keep, unless the limit asks for more. With fewer, all tasks are read more often.
+MAX_KEYS: Final = 10_000
 
 
 def rank(task: Task) -> RankKey:
@@ -96,7 +100,7 @@ class Ranking:
 
     def _rebuild(self, limit: int) -> None:
         """Make the list from all tasks."""
-        size = max(MIN_KEYS, 2 * limit, min(2 * self._size, len(self._tasks) // TASKS_PER_KEY))
+        size = max(MIN_KEYS, 2 * limit, min(2 * self._size, len(self._tasks) // TASKS_PER_KEY, MAX_KEYS))
         tasks = self._tasks.values()
         # Most keys are in the order of the events, so each way begins with those that are likely to stay.
         if self._newest_first:

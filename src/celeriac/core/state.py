@@ -24,7 +24,7 @@ MAX_GAPS: Final = 100
 
 #: The longest list of tasks that is kept between calls; a longer one is made from all tasks.
 MAX_LIMIT: Final = 1000
-#: How many kinds of lists are kept between calls.
+#: How many kinds of lists are kept between calls: 64 MB, if each of them has grown to its full length.
 MAX_RANKINGS: Final = 32
 
 _Attribute = Callable[[Task], str | None]

@@ -118,6 +118,20 @@ def test_the_oldest_are_read_again_ever_more_rarely(looks: Looks) -> None:
     assert looks.taken() < 30 * 2 * COUNT
 
 
+def test_the_kept_keys_are_bounded() -> None:
+    with patch.object(ranking, "MAX_KEYS", 100):
+        state = state_of(COUNT, max_tasks=COUNT)
+        kept = state._ranking(False, None, None)
+        most = 0
+
+        for number in range(COUNT, 2 * COUNT):
+            start(state, number)
+            oldest(state, 3)
+            most = max(most, len(kept._keys))
+
+    assert 100 <= most <= 200
+
+
 def test_a_longer_list_than_before_is_whole() -> None:
     state = state_of(COUNT)
 
