@@ -222,8 +222,7 @@ class MemoryConnection:
     is_blocked = False
 
     def __init__(self, broker: MemoryBroker, settings: Settings | None = None) -> None:
-        self.broker = broker
-        self.settings = settings or Settings()
+        self.broker, self.settings = broker, settings or Settings()
         self._epoch: int | None = None
         self._subscriptions: dict[str, tuple[Queue, Deliver]] = {}
         #: The queues whose messages are acknowledged.
