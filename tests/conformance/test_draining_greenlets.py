@@ -81,7 +81,7 @@ app.backend.consumer.on_state_change = note_place
 NOTE_PLACES = """
 report["places"] = [place for number, place in enumerate(places) if place not in places[:number]]
 """
-#: What both programs report.
+#: The report of both programs.
 WENT_WELL = {**MANY_WENT_WELL, "places": [[True, False]]}
 
 

@@ -546,7 +546,7 @@ def test_148_without_mingle_no_hello_is_said(url: str) -> None:
     ):
         assert becomes_known("other@v", worker, url)
         client.control.broadcast("clock")
-        # Whatever the worker has said before came before this.
+        # All earlier events of the worker came before this one.
         assert come_true(lambda: "clock" in [each["method"] for each in list(commands)])
 
     assert hellos(commands) == []
