@@ -24,12 +24,11 @@ from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.worker.steps.gossip import GossipStep
 from celeriac.worker.worker import Worker
-from tests.component.worker.hall import Hall
+from tests.component.worker.hall import TIMEOUTS, Hall, refusal
 from tests.interop.conftest import BROKERS
 
 PATIENCE: Final = 90.0
 GHOST: Final = "ghost@celery"
-REFUSED: Final = "none of the workers that answered may act"
 #: The workers of an election that is held without a broker.
 LOW, HIGH = "a@lab.1", "b@lab.1"
 
@@ -164,27 +163,12 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
         yield arena
 
 
-#: Seconds that a call waits for answers: first few, then more, for a busy machine.
-TIMEOUTS: Final = (1.0, 5.0, 15.0, 45.0)
-
-
 def answered(call: Callable[[float], AsyncResult]) -> AsyncResult:
     """Call an election, each time with a longer timeout, until the workers have answered in time."""
     for timeout in TIMEOUTS:
         with suppress(CallerError):
             return call(timeout)
     raise AssertionError("no worker answered in time")
-
-
-def refusal(call: Callable[[float], object]) -> str:
-    """Return the reason why an election is refused, once all workers have answered in time."""
-    for timeout in TIMEOUTS:
-        try:
-            call(timeout)
-        except CallerError as error:
-            if REFUSED in str(error):
-                return str(error)
-    raise AssertionError("the election was not refused")
 
 
 def idle_worker(broker: str | MemoryBroker | None = None, **settings: Any) -> Worker:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from resource import RUSAGE_SELF, getrusage
 from time import monotonic, time
-from typing import Final
+from typing import Final, NamedTuple
 
 from celeriac.config import Limits, Settings
 from celeriac.core.revoked import RevokedSet
@@ -22,9 +22,9 @@ from celeriac.wire.hello import decode_revoked, encode_revoked
 from celeriac.wire.names import node_queue, reply_exchange
 from celeriac.wire.text import clean_text
 
-__all__ = ["TASK_QUESTIONS", "Handler", "Mailbox"]
+__all__ = ["TASK_QUESTIONS", "Handler", "Later", "Mailbox"]
 
-#: Called with the arguments of a request, by name; returns what JSON can hold.
+#: Called with the arguments of a request, by name; returns what JSON can hold, or :class:`Later`.
 Handler = Callable[..., object]
 
 #: Whoever reaches the broker may ask these: they tell little, and stop no node.
@@ -55,13 +55,21 @@ _ANY_CLIENT: Final = "(control)"
 logger = logging.getLogger(__name__)
 
 
+class Later(NamedTuple):
+    """Has a request answered after its handler has returned."""
+
+    #: Called with the function that sends the answer, which is for the thread of the mailbox.
+    begin: Callable[[Callable[[object], None]], object]
+
+
 class Mailbox:
     """Answers the control requests to one node.
 
     ``ping``, ``hello``, ``clock`` and ``stats`` are always answered, and what ``open_commands``
     names. Any other command is obeyed only if ``handlers`` has it and the setting
-    ``control_allow`` names it; else the reply is an error that says so. Nothing that a peer sends raises:
-    :attr:`refused` counts it by reason.
+    ``control_allow`` names it; else the reply is an error that says so. A node that runs no tasks sends that
+    error only if the request names it: it is not meant by a command to all workers. Nothing that a peer sends
+    raises: :attr:`refused` counts it by reason.
 
     A ``hello`` brings ids of revoked tasks along, which join ``revoked``: nodes that meet tell
     each other, and so whoever can send one can revoke tasks. For one thread at a time.
@@ -135,8 +143,7 @@ class Mailbox:
             self._obey(request)
         else:
             self._refuse(refusal, request.method)
-            is_silent = refusal == "unknown" and request.method in TASK_QUESTIONS
-            if refusal in _REFUSALS and not is_silent:
+            if refusal in _REFUSALS and self._is_meant(request):
                 text = _REFUSALS[refusal].format(request.method)
                 self._send(request, self._encode(request, {"error": text}))
 
@@ -156,9 +163,18 @@ class Mailbox:
                 return "expired"
         return None
 
+    def _is_meant(self, request: Request) -> bool:
+        """Return whether a request that this node refuses was meant for nodes of its kind."""
+        if not TASK_QUESTIONS.isdisjoint(self.handlers) or request.method in self.handlers:
+            return True
+        return bool(request.destination) and request.method not in TASK_QUESTIONS
+
     def _obey(self, request: Request) -> None:
         try:
             value = self.handlers[request.method](**request.arguments)
+            if isinstance(value, Later):
+                value.begin(lambda answer: self._send(request, self._encode(request, answer)))
+                return
             reply = self._encode(request, value) if request.reply_to is not None else None
         except Exception as error:  # whatever it is, who asked gets to know
             self.failed[request.method] += 1

@@ -7,7 +7,7 @@ from typing import Final
 
 from celeriac.config import Settings
 from celeriac.errors import CallerError, PeerError
-from celeriac.node.mailbox import Handler
+from celeriac.node.mailbox import Handler, Later
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.wire.election import read_election
 from celeriac.worker.argument import count_of, ids_of, queue_name_of, seconds_of, signal_of
@@ -89,8 +89,15 @@ class Commands:
             election = read_election(fields)
         except PeerError:
             raise CallerError("an election has an id, a topic, and an action of up to 16 KiB") from None
-        refusal = self._elector.join(election, monotonic())
-        return {"error": refusal} if refusal else {"ok": "takes part"}
+
+        def join(answer: Callable[[object], None]) -> None:
+            self._elector.join(
+                election,
+                monotonic(),
+                lambda refusal: answer({"error": refusal} if refusal else {"ok": "takes part"}),
+            )
+
+        return Later(join)
 
     def revoke(
         self, task_id: object = (), terminate: object = False, signal: object = "SIGTERM", **_: object

@@ -27,8 +27,8 @@ from celeriac.core.election_effect import (
     StepDown,
 )
 from celeriac.core.election_rules import Rules
-from celeriac.core.elections import Elections
-from celeriac.errors import CallerError, CeleriacError, NetworkError, PeerError
+from celeriac.core.elections import MAX_ELECTIONS, Elections
+from celeriac.errors import CallerError, CeleriacError, PeerError
 from celeriac.model.election import Answer, Elect, Elected, Election, Level, Mode, Resigned
 from celeriac.model.events import Event
 from celeriac.node.rate_limited_log import RateLimitedLog
@@ -48,6 +48,7 @@ from celeriac.wire.election import (
 )
 from celeriac.worker.crew import Crew
 from celeriac.worker.election_handlers import Handler
+from celeriac.worker.election_level import ElectionLevel, election_key
 from celeriac.worker.mandate import Mandate
 
 __all__ = ["Elector", "election_key"]
@@ -63,11 +64,11 @@ _BUSY: Final = frozenset(
 )
 #: Where it can be left to others.
 _WAITING: Final = frozenset({Phase.NOMINATING, Phase.BACKOFF, Phase.WATCHING})
+_STOPPING: Final = "this worker is stopping"
+_FULL: Final = f"this worker holds {MAX_ELECTIONS:,} elections, and has room for no more: call it again later"
 
-
-def election_key(id: str) -> str:  # noqa: A002
-    """Return the key of an election at the arbiter."""
-    return f"election/{id}"
+#: Takes the reason why this node will not act in an election, with the fix; empty if it may act.
+TakeRefusal = Callable[[str], object]
 
 
 class Tells(Protocol):
@@ -102,7 +103,7 @@ class Elector:
     ) -> None:
         self.hostname = hostname
         self.owner = f"{candidate_name(hostname, pid)}.{uuid4().hex[:12]}"
-        self._min_level = Level[settings.election_min_level]
+        self.level = ElectionLevel(arbiter, min_level=Level[settings.election_min_level])
         self._arbiter = arbiter
         self._teller = teller
         self._wake = wake
@@ -116,7 +117,7 @@ class Elector:
             random,
             alive=alive,
             has_celery=has_celery,
-            acts_beside_celery=self._min_level is Level.L0,
+            acts_beside_celery=self.level.min_level is Level.L0,
         )
         #: What the rules know; for the thread that hears other nodes.
         self.elections = Elections(rules, ttl=settings.election_ttl, may_act=self._may_act)
@@ -126,12 +127,10 @@ class Elector:
         self._enders = Crew("celeriac-ender", _ASKERS)
         self._actors = Crew("celeriac-election", _ACTORS)
         self._limited_log = RateLimitedLog(logger)
-        #: The level in force, as last seen; None before anybody has looked.
-        self._level: Level | None = None
-        #: The reason why that level, or an arbiter that cannot be used, keeps this node from acting.
-        self._level_refusal = ""
         #: Whether the level is to be looked up already: many elections may be refused at once.
         self._is_looking = False
+        #: Elections that wait for the level; for the thread that hears other nodes.
+        self._undecided: list[tuple[Election, TakeRefusal]] = []
         self._is_enabled = is_enabled
         self._is_closing = False
 
@@ -162,24 +161,25 @@ class Elector:
 
     # -- from the thread that hears other nodes
 
-    def join(self, election: Election, now: float) -> str:
-        """Take part in an election that another node called.
+    def join(self, election: Election, now: float, answer: TakeRefusal = lambda _: None) -> None:
+        """Take part in an election that another node called, and ``answer`` whether this node may act in it.
 
-        Returns the reason why this node will not act in it, with the fix; empty if it may act. A level
-        that is not known yet counts as high enough. A level that was too low is looked up again, for the
-        next election: a node that has refused this one must not act in it after all.
+        The answer comes, in this thread, once the level is known; a level that cannot be looked up for now
+        counts as high enough. A level that was too low is looked up again, for the next election: a node
+        that has refused this one must not act in it after all.
         """
-        if self._is_closing:
-            return "this worker is stopping"
-        level_refusal = self._level_refusal
-        if level_refusal and not self._is_looking:
+        if self.level.refusal and not self._is_looking:
             self.look()
-        absence = self._absence(election) or level_refusal
-        if absence:
-            self._log(absence, "This node takes no part in election %.100r: %s.", election.id, absence)
-            return absence
-        self._carry_out(self.elections.join(election, now))
-        return self._refusal_to_act(election)
+        # Without the level: the other reasons do not wait for it.
+        is_undecided = self.level.value is None and not self._refusal_to_join(election)
+        if not is_undecided or self._refusal_to_act(election):
+            answer(self._join(election, now))
+        elif len(self._undecided) >= MAX_ELECTIONS:
+            answer(_FULL)
+        else:
+            self._undecided.append((election, answer))
+            if not self._is_looking:
+                self.look()
 
     def receive(self, event: Event, now: float) -> None:
         """Take what a node says of an election, ourselves included."""
@@ -208,14 +208,32 @@ class Elector:
         """Return what ``stats`` tells of elections."""
         phases = [each.phase.value for each in list(self.elections.all.values())]
         return {
-            "level": None if self._level is None else self._level.name,
-            "min-level": self._min_level.name,
+            "level": None if self.level.value is None else self.level.value.name,
+            "min-level": self.level.min_level.name,
             "phases": {phase: phases.count(phase) for phase in sorted(set(phases))},
             "mixed": self.elections.mixed,
             "turned-away": self.elections.turned_away,
         }
 
+    def _join(self, election: Election, now: float) -> str:
+        """Take part in an election; return the reason why this node may not act in it, empty if it may."""
+        refusal = self._refusal_to_join(election)
+        if refusal:
+            self._log(refusal, "This node takes no part in election %.100r: %s.", election.id, refusal)
+            return refusal
+        self._carry_out(self.elections.join(election, now))
+        return self._refusal_to_act(election) if election.id in self.elections.all else _FULL
+
+    def _join_undecided(self, now: float) -> list[Effect]:
+        undecided, self._undecided = self._undecided, []
+        refusals = [self._join(election, now) for election, _ in undecided]
+        # Only now: an answer that cannot be sent must keep this node from no election.
+        for (_, answer), refusal in zip(undecided, refusals, strict=True):
+            answer(refusal)
+        return []
+
     def _leave(self, now: float) -> None:
+        self._join_undecided(now)
         for id_, each in list(self.elections.all.items()):
             if each.phase in _WAITING:
                 self._carry_out(self.elections.resign(id_, now))
@@ -250,15 +268,17 @@ class Elector:
             case Resign(id_, token):
                 self._teller.tell(RESIGN_EVENT, **resign_fields(Resigned(id_, self.owner, token)))
 
-    def _absence(self, election: Election) -> str:
+    def _refusal_to_join(self, election: Election) -> str:
         """Return the reason why this node takes no part in an election at all; empty if it does."""
+        if self._is_closing:
+            return _STOPPING
         if not self._is_enabled:
             return "this worker runs without gossip: start it with gossip, on Redis or RabbitMQ"
         if self._refuses_celery and self._has_celery():
             return "workers of Celery are there, and election_mixed is refuse: set it to follow"
         if election.mode is Mode.LEASE:
             return "mode lease is no election of workers: use app.leadership()"
-        return ""
+        return self.level.refusal
 
     def _may_act(self, election: Election) -> bool:
         refusal = self._refusal_to_act(election)
@@ -302,18 +322,18 @@ class Elector:
         answer: Answer = None
         sent_at = monotonic()
         try:
-            if not isinstance(request, Claim) or self._arbiter().look() >= self._min_level:
+            if not isinstance(request, Claim) or self._arbiter().look() >= self.level.min_level:
                 # It may have waited for its turn, and a lease counts from now on.
                 sent_at = monotonic()
                 answer = self._answer(request)
             if isinstance(request, Claim):
                 self._check_level(request.id)
-        except NetworkError as error:
-            self._log("arbiter", "The arbiter of elections cannot be asked: %s", error)
         except CeleriacError as error:
-            self._level_refusal = f"the arbiter of elections cannot be used: {error}"
-            logger.error("The arbiter of elections cannot be used: %s", error)  # noqa: TRY400
-            self._call(lambda now: self.elections.resign(request.id, now))
+            if self.level.note_error(error):
+                logger.error("The arbiter of elections cannot be used: %s", error)  # noqa: TRY400
+                self._call(lambda now: self.elections.resign(request.id, now))
+            else:
+                self._log("arbiter", "The arbiter of elections cannot be asked: %s", error)
         except Exception:
             logger.exception("Asking the arbiter failed.")
         self._call(lambda now: self.elections.answer(request.id, answer, now, sent_at=sent_at))
@@ -332,46 +352,17 @@ class Elector:
 
     def _check_level(self, id: str) -> None:  # noqa: A002
         """Give an election up if the level is too low: it can fall while we ask, with the connection."""
-        refusal = self._note_level()
+        refusal = self.level.note()
         if refusal:
             self._log("level", "This node does not act in election %.100r: %s", id, refusal)
             self._call(lambda now: self.elections.resign(id, now))
 
-    def _note_level(self) -> str:
-        """Keep the level of the arbiter; return the reason why it keeps this node from acting, if it does."""
-        arbiter = self._arbiter()
-        level = arbiter.level
-        refusal = ""
-        if level < self._min_level:
-            refusal = (
-                f"elections here are of level {level.name}, below election_min_level "
-                f"({self._min_level.name}): {arbiter.reason}"
-            )
-        # In one step: other threads read it at any time.
-        self._level, self._level_refusal = level, refusal
-        return refusal
-
     def _look(self) -> None:
-        before = self._level
         try:
-            arbiter = self._arbiter()
-            level = arbiter.look()
-            self._note_level()
-        except CeleriacError as error:
-            if not isinstance(error, NetworkError):  # to try again is no use
-                self._level_refusal = f"the arbiter of elections cannot be used: {error}"
-            self._log("look", "The level of elections is not known: %s", error)
-            return
+            self.level.look()
         finally:
             self._is_looking = False
-        if level is not before:
-            log = logger.info if level >= self._min_level else logger.warning
-            log(
-                "Elections are of level %s (election_min_level %s): %s",
-                level.name,
-                self._min_level.name,
-                arbiter.reason,
-            )
+            self._call(self._join_undecided)
 
     def _call(self, act: Callable[[float], list[Effect]]) -> None:
         """Have the thread that hears other nodes do something."""

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Lock
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
+from celeriac.errors import CallerError
 from celeriac.node.per_process import PerProcess
 from celeriac.wire.names import event_exchange
 from celeriac.worker.mandate import Mandate
@@ -14,9 +15,11 @@ from tests.builders import worker as worker_event
 from tests.component.worker.kit import HandPool, Site, come_true
 from tests.fickle import Fickle
 
-__all__ = ["TOPIC", "Acted", "Hall"]
+__all__ = ["TIMEOUTS", "TOPIC", "Acted", "Hall", "refusal"]
 
 TOPIC = "note"
+#: Seconds that a call waits for answers: first few, then more, for a busy machine.
+TIMEOUTS: Final = (1.0, 5.0, 15.0, 45.0)
 
 
 class Acted(NamedTuple):
@@ -25,6 +28,17 @@ class Acted(NamedTuple):
     node: str
     action: object
     mandate: Mandate
+
+
+def refusal(call: Callable[[float], object]) -> str:
+    """Return the reason why an election is refused, once all workers have answered in time."""
+    for timeout in TIMEOUTS:
+        try:
+            call(timeout)
+        except CallerError as error:
+            if "none of the workers that answered may act" in str(error):
+                return str(error)
+    raise AssertionError("the election was not refused")
 
 
 class Hall:
@@ -88,10 +102,6 @@ class Hall:
         """Return where each worker is in an election; empty for one that has not heard of it."""
         known = [each.parts.elector.elections.all.get(id_) for each in self.workers]
         return ["" if each is None else each.phase.value for each in known]
-
-    def level_refusals(self) -> int:
-        """Return how many workers know that the level, or the arbiter, keeps them from acting."""
-        return sum(bool(each.parts.elector._level_refusal) for each in self.workers)
 
     def is_over(self, *ids: str) -> bool:
         """Tell whether these are over for every worker."""

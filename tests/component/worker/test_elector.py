@@ -3,13 +3,15 @@
 import logging
 from collections.abc import Callable, Iterator
 from threading import Event
+from time import monotonic
 
 import pytest
 
-from celeriac.errors import CallerError, ConnectionLost, ImproperlyConfigured
+from celeriac.core import elections
+from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured
 from celeriac.model.election import Election, Level, Mode, RecordState
-from celeriac.worker.elector import election_key
-from tests.component.worker.hall import TOPIC, Acted, Hall
+from celeriac.worker.elector import Elector, election_key
+from tests.component.worker.hall import TOPIC, Acted, Hall, refusal
 from tests.component.worker.kit import PATIENCE, come_true
 from tests.fickle import Fickle, raising
 
@@ -208,12 +210,11 @@ def test_where_nobody_decides_nobody_acts(caplog: pytest.LogCaptureFixture) -> N
     hall.arbiter.instead["look"] = raising(ImproperlyConfigured("name a Redis in election_url"))
 
     with hall.running():
-        # Before any worker has looked they take part; then they give it up.
         hall.call("e1")
-        assert come_true(lambda: hall.level_refusals() == 3)
-        # One that refused only observes the candidacy of one that had not looked yet.
-        assert come_true(lambda: set(hall.phases("e1")) <= {"", "observing", "following"})
+        assert come_true(lambda: caplog.text.count("takes no part in election 'e1'") == 3)
+        phases = hall.phases("e1")
 
+    assert phases == ["", "", ""]
     assert hall.acted == []
     assert "cannot be used: name a Redis in election_url" in caplog.text
 
@@ -225,10 +226,10 @@ def test_below_the_wanted_level_nobody_acts(caplog: pytest.LogCaptureFixture) ->
 
     with hall.running():
         hall.call("e1")
-        assert come_true(lambda: hall.level_refusals() == 3)
-        # One that refused only observes the candidacy of one that had not looked yet.
-        assert come_true(lambda: set(hall.phases("e1")) <= {"", "observing", "following"})
+        assert come_true(lambda: caplog.text.count("takes no part in election 'e1'") == 3)
+        phases = hall.phases("e1")
 
+    assert phases == ["", "", ""]
     assert hall.acted == []
     logged = [each for each in caplog.messages if "below election_min_level (L2)" in each]
     assert logged
@@ -239,8 +240,9 @@ def test_below_the_wanted_level_nobody_acts(caplog: pytest.LogCaptureFixture) ->
 @pytest.mark.parametrize(
     ("look", "reason"),
     [
-        (lambda: Level.L1, r"level L1, below election_min_level \(L2\): nothing is kept on disk \(w1@lab\)"),
+        (lambda: Level.L1, "level L1, below election_min_level (L2): nothing is kept on disk (w1@lab)"),
         (raising(ImproperlyConfigured("name a Redis in election_url")), "cannot be used: name a Redis"),
+        (raising(AccessRefused("no permission: allow EVAL")), "cannot be used: no permission: allow EVAL"),
     ],
 )
 def test_the_caller_is_told_that_the_arbiter_keeps_all_workers_from_acting(
@@ -251,12 +253,21 @@ def test_the_caller_is_told_that_the_arbiter_keeps_all_workers_from_acting(
     hall.arbiter.level, hall.arbiter.reason = Level.L1, "nothing is kept on disk"
 
     with hall.running():
-        (worker,) = hall.workers
-        assert come_true(lambda: worker.parts.elector._level_refusal)
-        with pytest.raises(CallerError, match=reason):
-            hall.site.app.control.election("e1", TOPIC)
+        text = refusal(lambda timeout: hall.site.app.control.election("e1", TOPIC, timeout=timeout))
 
+    assert reason in text
     assert hall.acted == []
+
+
+def test_the_caller_is_told_that_the_arbiter_answers_questions_and_grants_nothing() -> None:
+    hall = Hall(1)
+    hall.arbiter.instead["read"] = raising(AccessRefused("no permission: allow EVAL"))
+
+    with hall.running():
+        text = refusal(lambda timeout: hall.site.app.control.election("e1", TOPIC, timeout=timeout))
+
+    assert "cannot be used: no permission: allow EVAL (w1@lab)" in text
+    assert "claim" not in hall.arbiter.asked
 
 
 @pytest.fixture
@@ -267,26 +278,129 @@ def idle() -> Iterator[Hall]:
     hall.workers[0].parts.elector.close(0.0)
 
 
+def join(elector: Elector, id_: str, topic: str = TOPIC) -> list[str]:
+    """Call an election, and return where the answers come."""
+    answers: list[str] = []
+    elector.join(Election(id_, topic), 0.0, answers.append)
+    return answers
+
+
+def test_an_election_is_answered_once_the_level_is_known(idle: Hall) -> None:
+    elector = idle.workers[0].parts.elector
+    going_on = Event()
+
+    def hang() -> Level:
+        going_on.wait(PATIENCE)
+        idle.arbiter.level = Level.L1
+        return Level.L1
+
+    idle.arbiter.instead["look"] = hang
+    answers = [join(elector, f"e{number}") for number in range(3)]
+    elector.tick(0.0)
+    early = [list(each) for each in answers]
+    going_on.set()
+    is_answered = come_true(lambda: elector.tick(0.0) and all(answers))
+
+    assert early == [[], [], []]
+    assert is_answered
+    assert all("elections here are of level L1" in reason for (reason,) in answers)
+    assert idle.arbiter.asked.count("look") == 1
+    assert list(elector.elections.all) == []
+
+
+def test_a_reason_that_needs_no_level_is_answered_at_once(idle: Hall) -> None:
+    elector = idle.workers[0].parts.elector
+
+    answers = join(elector, "e1", "unknown")
+
+    assert ["no handler for topic 'unknown'" in each for each in answers] == [True]
+    assert idle.arbiter.asked == []
+
+
+def test_an_election_waits_for_no_level_that_cannot_be_looked_up(idle: Hall) -> None:
+    elector = idle.workers[0].parts.elector
+    idle.arbiter.instead["look"] = raising(ConnectionLost("away"))
+
+    answers = join(elector, "e1")
+    is_answered = come_true(lambda: elector.tick(0.0) and answers)
+
+    assert is_answered
+    assert answers == [""]
+    assert list(elector.elections.all) == ["e1"]
+
+
+def test_an_election_that_waits_for_the_level_is_refused_by_a_worker_that_stops(idle: Hall) -> None:
+    elector = idle.workers[0].parts.elector
+    going_on = Event()
+    idle.arbiter.instead["look"] = lambda: going_on.wait(PATIENCE)
+
+    answers = join(elector, "e1")
+    elector.close(0.0)
+    elector.tick(0.0)
+    going_on.set()
+
+    assert answers == ["this worker is stopping"]
+    assert list(elector.elections.all) == []
+
+
+def test_an_election_that_finds_no_room_is_refused(idle: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    elector = idle.workers[0].parts.elector
+    elector.level.look()
+    monkeypatch.setattr(elections, "MAX_ELECTIONS", 1)
+
+    answers = [join(elector, "e1"), join(elector, "e2")]
+
+    assert [len(each) for each in answers] == [1, 1]
+    assert answers[0] == [""]
+    assert "has room for no more: call it again later" in answers[1][0]
+
+
+def test_too_many_elections_wait_for_no_level(idle: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    elector = idle.workers[0].parts.elector
+    going_on = Event()
+    idle.arbiter.instead["look"] = lambda: going_on.wait(PATIENCE)
+    monkeypatch.setattr("celeriac.worker.elector.MAX_ELECTIONS", 1)
+
+    answers = [join(elector, "e1"), join(elector, "e2")]
+    going_on.set()
+
+    assert answers[0] == []
+    assert "has room for no more: call it again later" in answers[1][0]
+
+
+def test_a_claim_that_the_arbiter_refuses_is_the_reason_for_the_next_election(idle: Hall) -> None:
+    elector = idle.workers[0].parts.elector
+    elector.level.look()
+    idle.arbiter.instead["claim"] = raising(AccessRefused("no permission: allow HSET"))
+
+    elector.stand(Election("e1", TOPIC))
+    is_refused = come_true(lambda: elector.tick(monotonic()) and elector.level.refusal)
+    answers = join(elector, "e2")
+
+    assert is_refused
+    assert answers == ["the arbiter of elections cannot be used: no permission: allow HSET"]
+
+
 def test_an_election_that_is_refused_for_the_level_is_not_held_and_the_next_one_is(idle: Hall) -> None:
     elector = idle.workers[0].parts.elector
     idle.arbiter.level = Level.L1
-    elector._look()
+    elector.level.look()
     idle.arbiter.level = Level.L3
 
-    refusal = elector.join(Election("e1", TOPIC), 0.0)
-    is_level_known = come_true(lambda: not elector._level_refusal)
-    next_refusal = elector.join(Election("e2", TOPIC), 0.0)
+    (reason,) = join(elector, "e1")
+    is_level_known = come_true(lambda: not elector.level.refusal)
+    answers = join(elector, "e2")
 
-    assert "elections here are of level L1" in refusal
+    assert "elections here are of level L1" in reason
     assert is_level_known
-    assert next_refusal == ""
+    assert answers == [""]
     assert list(elector.elections.all) == ["e2"]
 
 
 def test_many_refused_elections_look_up_the_level_once(idle: Hall) -> None:
     elector = idle.workers[0].parts.elector
     idle.arbiter.level = Level.L1
-    elector._look()
+    elector.level.look()
     looking, going_on = Event(), Event()
 
     def hang() -> Level:
@@ -296,36 +410,37 @@ def test_many_refused_elections_look_up_the_level_once(idle: Hall) -> None:
 
     idle.arbiter.asked.clear()
     idle.arbiter.instead["look"] = hang
-    refusals = [elector.join(Election(f"e{number}", TOPIC), 0.0) for number in range(20)]
+    refusals = [reason for number in range(20) for reason in join(elector, f"e{number}")]
     is_looking = looking.wait(PATIENCE)
     asked = idle.arbiter.asked.count("look")
     going_on.set()
 
+    assert len(refusals) == 20
     assert all(refusals)
     assert is_looking
     assert asked == 1
 
 
 def test_a_level_refusal_never_vanishes_while_the_level_is_looked_up(idle: Hall) -> None:
-    elector = idle.workers[0].parts.elector
+    level = idle.workers[0].parts.elector.level
     seen: list[str] = []
 
     class Watched(Fickle):
         @property
         def reason(self) -> str:
-            seen.append(elector._level_refusal)
+            seen.append(level.refusal)
             return "nothing is kept on disk"
 
         @reason.setter
         def reason(self, _: str) -> None: ...
 
-    watched = Watched(elector._arbiter())
+    watched = Watched(idle.arbiter)
     watched.level, watched.instead["look"] = Level.L1, lambda: Level.L1
-    elector._arbiter = lambda: watched
-    elector._look()
+    level._arbiter = lambda: watched
+    level.look()
     seen.clear()
 
-    elector._look()
+    level.look()
 
     assert seen
     assert "" not in seen

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from celeriac.errors import AccessRefused, CallerError, ConnectionLost
 from celeriac.model.clock import MAX_CLOCK
 from celeriac.model.message import Exchange, Message
 from celeriac.node.clock import SharedClock
-from celeriac.node.mailbox import TASK_QUESTIONS, Handler, Mailbox
+from celeriac.node.mailbox import TASK_QUESTIONS, Handler, Later, Mailbox
 from celeriac.transport.memory import MemoryBroker, MemoryConnection
 from tests.builders import nested
 
@@ -225,7 +226,7 @@ def test_a_command_that_is_allowed_and_known_is_obeyed() -> None:
 def test_a_command_that_is_allowed_but_unknown_is_answered_with_an_error() -> None:
     node = allowing("revoke")
 
-    answer = node.receive(message("revoke"))
+    answer = node.receive(message("revoke", destination=[NODE]))
 
     assert answer == {"error": "this node has no command 'revoke'"}
     assert node.refused == {"unknown": 1}
@@ -234,10 +235,42 @@ def test_a_command_that_is_allowed_but_unknown_is_answered_with_an_error() -> No
 def test_an_unknown_command_gets_no_advice_to_allow_it() -> None:
     node = Node()
 
-    answer = node.receive(message("shutdown"))
+    answer = node.receive(message("shutdown", destination=[NODE]))
 
     assert answer == {"error": "this node has no command 'shutdown'"}
     assert node.refused == {"unknown": 1}
+
+
+@pytest.mark.parametrize("selection", [{}, {"pattern": "w*", "matcher": "glob"}])
+def test_a_node_without_tasks_leaves_an_unknown_command_to_others(selection: dict[str, str]) -> None:
+    node = Node()
+
+    answer = node.receive(message("enable_events", **selection))
+
+    assert answer is None
+    assert node.refused == {"unknown": 1}
+
+
+def test_a_worker_answers_an_unknown_command_to_all_with_an_error() -> None:
+    node = allowing(active=list)
+
+    answer = node.receive(message("autoscale"))
+
+    assert answer == {"error": "this node has no command 'autoscale'"}
+
+
+def test_a_handler_can_answer_later() -> None:
+    answers: list[Callable[[object], None]] = []
+    node = allowing("think", think=lambda: Later(answers.append))
+
+    early = node.receive(message("think"))
+    (answer,) = answers
+    answer({"ok": "thought"})
+    ((_, reply),) = node.broker.published
+
+    assert early is None
+    assert json.loads(reply.body) == {NODE: {"ok": "thought"}}
+    assert reply.headers["ticket"] == "8acc"
 
 
 @pytest.mark.parametrize("question", sorted(TASK_QUESTIONS))
@@ -253,7 +286,8 @@ def test_a_node_without_tasks_leaves_questions_about_tasks_without_a_reply(quest
 def test_an_attribute_of_the_mailbox_is_no_command() -> None:
     node = allowing("receive", "_stats", "attach")
 
-    answers = [node.receive(message(method)) for method in ("receive", "_stats", "attach")]
+    methods = ("receive", "_stats", "attach")
+    answers = [node.receive(message(method, destination=[NODE])) for method in methods]
 
     assert [answer.keys() for answer in answers] == [{"error"}] * 3
     assert node.refused == {"unknown": 3}
