@@ -44,7 +44,14 @@ class Cluster:
         self._threads: list[Thread] = []
 
     def add_node(self, hostname: str, **handlers: Handler) -> None:
-        """Add a node that answers ping, and has these handlers for other commands."""
+        """Add a worker that answers ping, and has these handlers for other commands."""
+        self._add(hostname, {"query_task": dict.fromkeys, **handlers})
+
+    def add_recorder(self, hostname: str) -> None:
+        """Add a node that runs no tasks, and answers ping."""
+        self._add(hostname, {})
+
+    def _add(self, hostname: str, handlers: dict[str, Handler]) -> None:
         node = self.app(control_allow=tuple(handlers))
         mailbox = node.mailbox(hostname)
         mailbox.handlers.update(handlers)

@@ -126,6 +126,20 @@ def test_a_node_that_refuses_a_command_without_a_reply_is_named_too(cluster: Clu
     assert "a@1" not in result.output
 
 
+@pytest.mark.parametrize("options", [{"answer": "y\n", "is_attended": True}, {}])
+def test_a_node_without_tasks_spoils_no_command_to_all_workers(
+    cluster: Cluster, options: dict[str, Any]
+) -> None:
+    cluster.add_node("a@1", enable_events=ok)
+    cluster.add_recorder("b@1")
+
+    result = cluster.run("control", "enable_events", *([] if options else ["-y"]), *QUICK, **options)
+
+    assert result.exit_code == 0
+    assert result.stdout.endswith("a@1: as you wish\n")
+    assert "b@1" not in result.output
+
+
 def test_a_named_node_that_does_not_answer_is_told(cluster: Cluster) -> None:
     cluster.add_node("a@1", pool_grow=ok)
 
