@@ -2,9 +2,10 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
 from typing import Any, Final
 
@@ -416,7 +417,18 @@ def refused_handlers() -> list[Any]:
     class Later:
         async def __call__(self, action: object) -> None: ...
 
-    return [None, 7, lambda: None, lambda a, b, c: None, lambda a, *, b: None, later, Later()]  # noqa: ARG005
+    def lazy(action: object) -> Iterator[object]:
+        yield action
+
+    class Lazy:
+        def __call__(self, action: object) -> Iterator[object]:
+            yield action
+
+    async def streamed(action: object, mandate: object) -> AsyncIterator[object]:
+        yield action, mandate
+
+    deferred = [later, Later(), partial(lazy), lazy, Lazy(), streamed]
+    return [None, 7, lambda: None, lambda a, b, c: None, lambda a, *, b: None, *deferred]  # noqa: ARG005
 
 
 def test_049_a_handler_is_called_with_the_action() -> None:
@@ -429,10 +441,14 @@ def test_049_a_handler_is_called_with_the_action() -> None:
     handlers["own"] = lambda action, dry_run=False: calls.append((action, dry_run))
     handlers["two"] = lambda action, mandate: calls.append((action, mandate))
     handlers["any"] = lambda *arguments: calls.append(arguments)
-    for topic in ("one", "own", "two", "any"):
+    handlers["key"] = lambda action, *, mandate: calls.append((action, mandate))
+    handlers["key or own"] = lambda action, dry_run=False, *, mandate=None: calls.append(
+        (action, dry_run, mandate)
+    )
+    for topic in ("one", "own", "two", "any", "key", "key or own"):
         handlers[topic](7, mandate)
 
-    assert calls == [(7,), (7, False), (7, mandate), (7, mandate)]
+    assert calls == [(7,), (7, False), (7, mandate), (7, mandate), (7, mandate), (7, False, mandate)]
     for handler in refused_handlers():
         with pytest.raises(CallerError, match=r"on 'odd' is .*handler\(action\)"):
             handlers["odd"] = handler

@@ -3,7 +3,14 @@
 from collections import UserDict
 from collections.abc import Callable
 from functools import wraps
-from inspect import Parameter, Signature, iscoroutinefunction, signature
+from inspect import (
+    Parameter,
+    Signature,
+    isasyncgenfunction,
+    iscoroutinefunction,
+    isgeneratorfunction,
+    signature,
+)
 from typing import Any, Self
 
 from celeriac.errors import CallerError
@@ -16,7 +23,7 @@ Handler = Callable[[object, Mandate], object]
 
 
 class ElectionHandlers(UserDict[str, Handler]):
-    """Handlers by topic: ``f(action, mandate)``, or ``f(action)`` as in Celery.
+    """Handlers by topic: ``f(action, mandate)``, ``f(action, *, mandate)``, or ``f(action)`` as in Celery.
 
     Anything else raises CallerError: a handler that cannot be called would fail only after it has won.
     """
@@ -36,7 +43,9 @@ def _with_mandate(topic: str, handler: Callable[..., object]) -> Handler:
         parameters = signature(handler)
     except (TypeError, ValueError):  # not callable, or a built-in function that describes no parameters
         parameters = None
-    if parameters is not None and not _is_async(handler):
+    if parameters is not None and not _is_deferred(handler):
+        if _accepts(parameters, 1, mandate=None) and _is_keyword_only(parameters.parameters.get("mandate")):
+            return wraps(handler)(lambda action, mandate: handler(action, mandate=mandate))
         takes_action = _accepts(parameters, 1)
         if _accepts(parameters, 2) and (not takes_action or _expects_mandate(parameters)):
             return handler
@@ -48,13 +57,19 @@ def _with_mandate(topic: str, handler: Callable[..., object]) -> Handler:
     )
 
 
-def _is_async(handler: Callable[..., object]) -> bool:
-    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+def _is_deferred(handler: Callable[..., object]) -> bool:
+    """Return whether a call of the handler does nothing yet, as of a coroutine or a generator."""
+    kinds = (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
+    return any(is_kind(each) for is_kind in kinds for each in (handler, type(handler).__call__))
 
 
-def _accepts(parameters: Signature, count: int) -> bool:
+def _is_keyword_only(parameter: Parameter | None) -> bool:
+    return parameter is not None and parameter.kind is Parameter.KEYWORD_ONLY
+
+
+def _accepts(parameters: Signature, count: int, **keywords: object) -> bool:
     try:
-        parameters.bind(*(None,) * count)
+        parameters.bind(*(None,) * count, **keywords)
     except TypeError:
         return False
     return True
