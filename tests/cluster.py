@@ -17,7 +17,7 @@ from celeriac.wire.control import Reply, Request, decode_request, encode_reply
 from celeriac.wire.names import event_exchange, node_queue
 from tests.builders import worker
 
-__all__ = ["Cluster", "Peer"]
+__all__ = ["Cluster", "Peer", "Stepping"]
 
 
 class Peer:
@@ -58,12 +58,15 @@ class Peer:
         return self
 
 
-class _Stepping(MemoryConnection):
+class Stepping(MemoryConnection):
     """A link whose owner waits only after every node has done what there was to do."""
 
     def __init__(self, cluster: "Cluster") -> None:
         super().__init__(cluster.broker)
         self._cluster = cluster
+
+    def clone(self) -> "Stepping":
+        return Stepping(self._cluster)
 
     def drain(self, timeout: float | None = None) -> int:
         self._cluster.step()
@@ -96,7 +99,7 @@ class Cluster:
     def control(self, clock: SharedClock | None = None, hostname: str = "gen7@web") -> Control:
         """Return a client whose waiting runs the nodes."""
         return Control(
-            lambda: _Stepping(self), settings=Settings(), clock=clock or SharedClock(), hostname=hostname
+            lambda: Stepping(self), settings=Settings(), clock=clock or SharedClock(), hostname=hostname
         )
 
     def threaded_control(self) -> Control:

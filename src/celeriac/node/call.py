@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from math import isfinite
 from threading import Lock
 from time import monotonic, time
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 from celeriac.config import MIB, Settings
@@ -14,7 +15,8 @@ from celeriac.model.events import WorkerEvent, WorkerOffline
 from celeriac.model.message import Message
 from celeriac.node.clock import SharedClock
 from celeriac.node.identity import OUR_IDENT
-from celeriac.transport.base import Connection
+from celeriac.transport.accept import accept_connection
+from celeriac.transport.base import AnyConnection, Connection
 from celeriac.wire.control import (
     Reply,
     ReplyError,
@@ -168,6 +170,15 @@ class Caller:
         self.refused: Counter[str] = Counter()
         self._connect = connect
         self._mutex = Lock()
+
+    def at(self, connection: "AnyConnection | None") -> Self:
+        """Return a caller for the broker of a connection, with links of its own; None for the same broker."""
+        if connection is None:
+            return self
+        link, settings = accept_connection(connection, self.settings)
+        caller = copy(self)
+        caller.settings, caller._connect = settings, link.clone  # noqa: SLF001 - our own
+        return caller
 
     def request(
         self,

@@ -10,7 +10,7 @@ from celeriac.model.election import Election, Mode
 from celeriac.node.call import Call, Callback, Caller, Destination
 from celeriac.node.clock import SharedClock
 from celeriac.node.inspect import Inspect
-from celeriac.transport.base import Connection
+from celeriac.transport.base import AnyConnection, Connection
 from celeriac.wire.election import check_election, worker_mode
 from celeriac.wire.text import clean_text
 
@@ -72,11 +72,11 @@ class Control:
         pattern: str | None = None,
         matcher: str | None = None,
         known: Iterable[str] = (),
-        connection: object = None,  # noqa: ARG002  (Celery's)
+        connection: "AnyConnection | None" = None,
     ) -> Inspect:
-        """Return what asks nodes about themselves. ``connection`` is ignored, as in :meth:`broadcast`."""
+        """Return what asks nodes about themselves; ``connection`` is as in :meth:`broadcast`."""
         return Inspect(
-            self._caller,
+            self._caller.at(connection),
             destination,
             timeout,
             limit=limit,
@@ -97,7 +97,7 @@ class Control:
         pattern: str | None = None,
         matcher: str | None = None,
         callback: Callback | None = None,
-        connection: object = None,  # noqa: ARG002  (Celery's)
+        connection: "AnyConnection | None" = None,
     ) -> Answers:
         """Send any command, and with ``reply`` return what the nodes answer.
 
@@ -106,15 +106,16 @@ class Control:
         names. ``matcher`` is the language of ``pattern``: ``glob``, the default, or ``pcre``.
         ``callback`` is called with each ``{node: value}`` as it comes. A lost link raises
         :class:`~celeriac.errors.ConnectionLost`. A node of ours that refuses the command replies
-        ``{"error": reason}``; without ``reply`` a refusal is not seen. ``connection`` is there for calls
-        written for Celery, and ignored: each command has a connection of its own to the broker of the app.
+        ``{"error": reason}``; without ``reply`` a refusal is not seen. ``connection``, of ours or kombu's,
+        names the broker, by default that of the app; each command has a connection of its own to it.
         """
-        request = self._caller.request(
+        caller = self._caller.at(connection)
+        request = caller.request(
             command, arguments, destination=destination, pattern=pattern, matcher=matcher
         )
         if reply:
-            return self._caller.ask(request, timeout=timeout, limit=limit, callback=callback).replies
-        self._caller.send(request, timeout=timeout)
+            return caller.ask(request, timeout=timeout, limit=limit, callback=callback).replies
+        caller.send(request, timeout=timeout)
         return None
 
     def ping(
@@ -263,7 +264,7 @@ class Control:
         id: str,  # noqa: A002  (Celery's name)
         topic: str,
         action: object = None,
-        connection: object = None,  # noqa: ARG002  (Celery's)
+        connection: "AnyConnection | None" = None,
         *,
         mode: str = Mode.ONCE,
         force: bool = False,
@@ -279,45 +280,46 @@ class Control:
         Celery's and not none, or nobody at all. Those count that answer and also send a heartbeat: other
         nodes answer too, and elect nobody. Workers of ours then answer whether they may act. The first
         that may ends the wait. CallerError is raised with the reasons if all refuse within ``timeout``
-        seconds, and also if none answers. ``force`` skips both. ``connection`` is ignored, as in
-        :meth:`broadcast`.
+        seconds, and also if none answers. ``force`` skips both. ``connection`` is as in :meth:`broadcast`.
         """
         election = Election(id, topic, _as_json(action), worker_mode(mode))
         check_election(election)
         # Celery: it knows no modes, and its nodes need not be told of the usual one.
         more = {} if election.mode is Mode.ONCE else {"mode": election.mode.value}
         arguments = {"id": id, "topic": topic, "action": election.action, **more}
-        request = self._caller.request("election", arguments)
-        ours = frozenset() if force else self._check_electors(timeout)
+        caller = self._caller.at(connection)
+        request = caller.request("election", arguments)
+        ours = frozenset() if force else _check_electors(caller, timeout)
         if not ours:
-            self._caller.send(request, timeout=timeout)
+            caller.send(request, timeout=timeout)
             return
-        call = self._caller.ask(request, timeout=timeout, is_enough=_is_accepted)
+        call = caller.ask(request, timeout=timeout, is_enough=_is_accepted)
         if not _is_accepted(call):
             _check_refusals(election.id, ours, call)
-
-    def _check_electors(self, timeout: float) -> frozenset[str]:
-        """Return the workers that can elect one of them; none where workers of Celery are among them."""
-        call = self._caller.ask(self._caller.request("ping"), timeout=timeout, is_listening=True)
-        answered = {node for answer in call.replies for node in answer if answer[node] == _PONG} & call.heard
-        celery = answered - call.ours
-        if not answered:
-            raise CallerError(
-                "no worker that gossips answered, so nobody would be elected: start one, or force it "
-                "(force=True, --force)"
-            )
-        if celery and len(celery) < MIN_ELECTORS:
-            raise CallerError(
-                f"an election among fewer than {MIN_ELECTORS} of Celery's workers can stop them; "
-                f"{len(celery)} answered: start more of them, or force it (force=True, --force)"
-            )
-        return frozenset() if celery else frozenset(answered)
 
 
 def _as_json(action: object) -> object:
     """Return an action as JSON: a signature, of ours or Celery's, as its dict."""
     to_json = getattr(action, "__json__", None)
     return action if to_json is None else to_json()
+
+
+def _check_electors(caller: Caller, timeout: float) -> frozenset[str]:
+    """Return the workers that can elect one of them; none where workers of Celery are among them."""
+    call = caller.ask(caller.request("ping"), timeout=timeout, is_listening=True)
+    answered = {node for answer in call.replies for node in answer if answer[node] == _PONG} & call.heard
+    celery = answered - call.ours
+    if not answered:
+        raise CallerError(
+            "no worker that gossips answered, so nobody would be elected: start one, or force it "
+            "(force=True, --force)"
+        )
+    if celery and len(celery) < MIN_ELECTORS:
+        raise CallerError(
+            f"an election among fewer than {MIN_ELECTORS} of Celery's workers can stop them; "
+            f"{len(celery)} answered: start more of them, or force it (force=True, --force)"
+        )
+    return frozenset() if celery else frozenset(answered)
 
 
 def _is_refusal(value: object) -> bool:

@@ -14,13 +14,14 @@ from celeriac.core.clock import MAX_JUMP
 from celeriac.errors import CallerError, ConnectionLost
 from celeriac.model.message import Exchange
 from celeriac.node import call as call_module
+from celeriac.node import control as control_module
 from celeriac.node.clock import SharedClock
 from celeriac.node.control import Control
 from celeriac.node.signature import Signature
 from celeriac.transport.memory import MemoryBroker, MemoryConnection
 from celeriac.wire.control import Request
 from tests.builders import nested
-from tests.cluster import Cluster, Peer
+from tests.cluster import Cluster, Peer, Stepping
 
 #: Long enough for what is said at once, and no test waits for it to pass but those that must.
 SHORT = 0.02
@@ -78,6 +79,39 @@ def test_a_command_without_a_wish_for_replies_returns_none() -> None:
     assert peer.requests == [
         Request("shutdown", clock=1, expires_at=peer.requests[0].expires_at),
     ]
+
+
+def test_a_connection_names_the_broker_of_a_command() -> None:
+    cluster, other = Cluster(), Cluster()
+    other.node("w1@other")
+    control = Control(cluster.broker.connect, settings=Settings(), clock=SharedClock(), hostname="gen7@web")
+    link = Stepping(other)
+
+    replies = control.broadcast("ping", reply=True, timeout=SHORT, connection=link)
+    pongs = control.inspect(timeout=SHORT, connection=link).ping()
+    control.election("e1", "tidy", connection=link, force=True)
+
+    assert replies == [{"w1@other": PONG}]
+    assert pongs == {"w1@other": PONG}
+    assert [each["method"] for each in sent(other)] == ["ping", "heartbeat", "ping", "election"]
+    assert cluster.broker.published == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda control, odd: control.inspect(connection=odd),
+        lambda control, odd: control.broadcast("ping", connection=odd),
+        lambda control, odd: control.election("e1", "tidy", connection=odd, force=True),
+    ],
+)
+def test_what_is_no_connection_is_refused(call: Callable[[Control, object], object]) -> None:
+    cluster = Cluster()
+
+    with pytest.raises(CallerError, match=r"a connection is needed, not int: pass app.connection\(\)"):
+        call(cluster.control(), 42)
+
+    assert cluster.broker.published == []
 
 
 def test_nobody_there_is_an_empty_list() -> None:
@@ -639,7 +673,7 @@ def test_the_first_worker_that_may_act_ends_the_wait(monkeypatch: pytest.MonkeyP
     cluster.peer("w1@web", our_elector)
     cluster.peer("w2@web", lambda peer, request: request.method != "election" and our_elector(peer, request))
     control = cluster.control()
-    monkeypatch.setattr(control, "_check_electors", lambda _: frozenset({"w1@web", "w2@web"}))
+    monkeypatch.setattr(control_module, "_check_electors", lambda *_: frozenset({"w1@web", "w2@web"}))
     only_one_wait(cluster)
 
     control.election("e1", "task", timeout=60.0)
@@ -686,8 +720,9 @@ def test_reasons_that_workers_give_are_bounded() -> None:
 
 def test_a_signature_is_an_action_and_a_connection_is_taken() -> None:
     cluster = Cluster()
+    connection = Stepping(cluster)
 
-    cluster.control().election("e1", "task", Signature("shop.pay", (7,)), object(), force=True)
+    cluster.control().election("e1", "task", Signature("shop.pay", (7,)), connection, force=True)
 
     (body,) = sent(cluster)
     assert body["arguments"]["action"]["task"] == "shop.pay"
