@@ -76,7 +76,7 @@ def nodes_that_answer(session: Session, order: Order) -> list[str]:
     """Return the nodes that a command would reach: those that are named, or else the workers."""
     # Clients, monitors and recorders answer a ping too, and no question about tasks.
     command = "ping" if order.names else "query_task"
-    arguments = {} if order.names else {"ids": []}
+    arguments: dict[str, object] = {} if order.names else {"ids": []}
     options = {**order.options(), "timeout": order.timeout}
     answers = session.app.control.broadcast(command, arguments, reply=True, **options) or ()
     return sorted({node for answer in answers for node in answer})
