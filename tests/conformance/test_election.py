@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final
 
 import celery
@@ -23,12 +23,16 @@ from celeriac.node.election import elected_task_id
 from celeriac.node.result import AsyncResult
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.peers import CeleriacWorker
 from celeriac.worker.steps.gossip import GossipStep
 from celeriac.worker.worker import Worker
 from tests.component.worker.hall import TIMEOUTS, Hall, refusal
 from tests.interop.conftest import BROKERS
+from tests.program import own_environment, run_program
+from tests.tidy.repository import ROOT
 
 PATIENCE: Final = 90.0
+SHOP: Final = ROOT / "examples" / "shop.py"
 GHOST: Final = "ghost@celery"
 #: The workers of an election that is held without a broker.
 LOW, HIGH = "a@lab.1", "b@lab.1"
@@ -114,9 +118,17 @@ class Arena:
     def value_of(self, result: AsyncResult) -> Any:
         return result.get(timeout=PATIENCE)
 
+    def candidates(self, id_: str) -> list[tuple[int, str]]:
+        """Return the clock and the full name of each candidate of an election."""
+        return [(e["clock"], f"{e['hostname']}.{e['pid']}") for e in self.recording.of("worker-elect", id_)]
+
     def runs(self, task_id: str) -> int:
         """Return how often a task came to a worker."""
-        assert come_true(lambda: self.recording.of("task-succeeded", task_id))
+        assert come_true(
+            lambda: (
+                self.recording.of("task-received", task_id) and self.recording.of("task-succeeded", task_id)
+            )
+        )
         return len(self.recording.of("task-received", task_id))
 
     def say(self, kind: str, **fields: Any) -> None:
@@ -290,6 +302,8 @@ def test_040_a_worker_that_gets_the_command_calls_gossip_election(arena: Arena) 
 
     for id_, action in (("by-command", "by command"), ("by-call", "by call")):
         assert come_true(lambda action=action: ("w2@arena", action) in arena.tidied)  # type: ignore[misc]
+        # The recording comes by a connection of its own, and so at any time.
+        assert come_true(lambda id_=id_: arena.recording.of("worker-elect", id_))  # type: ignore[misc]
         assert {each["hostname"] for each in arena.recording.of("worker-elect", id_)} == {"w2@arena"}
 
 
@@ -300,8 +314,7 @@ def test_040_a_worker_that_gets_the_command_calls_gossip_election(arena: Arena) 
 def held(arena: Arena) -> str:
     """The id of an election that all workers have heard."""
     arena.tidy("held", {"room": 7})
-    elects = arena.recording.of("worker-elect", "held")
-    assert come_true(lambda: len(arena.recording.of("worker-elect-ack", "held")) >= len(elects) * 3)
+    assert come_true(lambda: arena.recording.of("worker-elect", "held"))
     return "held"
 
 
@@ -317,11 +330,15 @@ def test_041_candidates_announce_themselves(arena: Arena, held: str) -> None:
 
 def test_042_every_worker_acknowledges_every_candidate(arena: Arena, held: str) -> None:
     """Every worker, candidates too, answers each `worker-elect` with `worker-elect-ack` and the id."""
-    candidates = {f"{e['hostname']}.{e['pid']}" for e in arena.recording.of("worker-elect", held)}
 
-    acks = {(e["hostname"], e["cand"]) for e in arena.recording.of("worker-elect-ack", held)}
+    def wanted() -> set[tuple[str, str]]:
+        return {(name, candidate) for name in arena.names for _, candidate in arena.candidates(held)}
 
-    assert acks == {(name, candidate) for name in arena.names for candidate in candidates}
+    def acks() -> set[tuple[str, str]]:
+        return {(e["hostname"], e["cand"]) for e in arena.recording.of("worker-elect-ack", held)}
+
+    # A worker may hear of another candidate after the election is over.
+    assert come_true(lambda: acks() == wanted())
 
 
 @pytest.mark.differs("Internal names of gossip")
@@ -367,12 +384,24 @@ def test_044_a_leader_needs_the_grant_of_the_arbiter() -> None:
     assert any(isinstance(effect, Act) for effect in effects)
 
 
-@pytest.mark.parametrize(("own", "other"), [(5, 9), (9, 5)])
-def test_045_the_lowest_clock_wins(own: int, other: int) -> None:
+def test_045_the_lowest_clock_wins(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """The candidate with the lowest clock wins."""
-    claims = stand(candidacy(HIGH), Candidate(own, HIGH), Candidate(other, LOW))
+    # Only acknowledgements end the wait for candidates, however slow this machine is.
+    for name in ("NOMINATION", "STAGGER"):
+        monkeypatch.setattr(f"celeriac.core.election.{name}", PATIENCE)
+    lowest = {}
+    winners = {}
 
-    assert claims == (own < other)
+    for id_ in ("lowest-1", "lowest-2", "lowest-3"):
+        winners[id_] = arena.tidy(id_, id_)
+        assert come_true(lambda id_=id_: len(arena.candidates(id_)) == 3)  # type: ignore[misc]
+        lowest[id_] = [min(arena.candidates(id_))[1].rpartition(".")[0]]
+    claims = [
+        stand(candidacy(HIGH), Candidate(own, HIGH), Candidate(other, LOW)) for own, other in ((5, 9), (9, 5))
+    ]
+
+    assert winners == lowest
+    assert claims == [True, False]
 
 
 @pytest.mark.parametrize(("name", "other"), [(LOW, HIGH), (HIGH, LOW)])
@@ -469,16 +498,14 @@ def test_050_the_topic_task_sends_the_task_once(arena: Arena) -> None:
 
 
 @pytest.mark.differs("Elections start allowed tasks only")
-def test_051_an_election_starts_allowed_tasks_only() -> None:
+def test_051_an_election_starts_allowed_tasks_only(arena: Arena) -> None:
     """`Signature.election()` runs any task."""
-    app = Celeriac(MemoryBroker(), "rpc://", environ={}, worker_mingle_timeout=0.1)
-    signature = app.signature("v.add", (2, 3))
+    signature = arena.app.signature("other.add", (2, 3))
 
-    with app.Worker("w@v", concurrency=1):
-        reason = refusal(lambda timeout: signature.election(id="e1", timeout=timeout))
+    reason = refusal(lambda timeout: signature.election(id="not-allowed", timeout=timeout))
 
-    assert "task v.add is not named in election_actions (w@v)" in reason
-    assert "e1" in reason
+    assert "task other.add is not named in election_actions (w1@arena, w2@arena, w3@arena)" in reason
+    assert "not-allowed" in reason
 
 
 def test_052_an_action_that_raises_is_logged_and_harms_no_worker(
@@ -505,6 +532,49 @@ def test_053_an_unknown_topic_harms_no_worker(arena: Arena, caplog: pytest.LogCa
     assert "there is no handler for topic 'no-such-topic'" in reason
     assert "there is no handler for topic 'no-such-topic'" in caplog.text
     assert len(winners) == 1
+
+
+# -- no silence
+
+
+def test_053_a_redis_that_keeps_nothing_is_named_with_the_fix() -> None:
+    """An election below `election_min_level` is refused at the caller, with the level and the settings."""
+    with RedisServer({"save": ""}) as redis:
+        app = Celeriac(redis.url, environ={}, worker_mingle_timeout=0.1)
+        worker = app.Worker("w@v", concurrency=1)
+        worker.gossip.election_handlers["tidy"] = lambda _: None
+        with worker:
+            reason = refusal(lambda timeout: app.control.election("e1", "tidy", timeout=timeout))
+        app.close()
+
+    assert "level L1, below election_min_level (L2)" in reason
+    assert "set appendonly to yes and appendfsync to always (w@v)" in reason
+
+
+def test_053_control_commands_name_what_they_need(arena: Arena) -> None:
+    """`celeriac control` without a terminal names `--yes`, and then only workers answer."""
+    environment = own_environment(CELERIAC_BROKER_URL=arena.app.conf.broker_url)
+    command = ("control", "enable_events", "--timeout", "10")
+
+    with arena.app.connection() as connection:
+        arena.app.mailbox("recorder@arena").attach(connection)
+        draining = Event()
+
+        def drain() -> None:
+            while not draining.is_set():
+                connection.drain(0.1)
+
+        thread = Thread(target=drain, daemon=True)
+        thread.start()
+        unattended = run_program(*command, env=environment)
+        sent = run_program(*command, "--yes", env=environment)
+        draining.set()
+        thread.join()
+
+    assert unattended.returncode != 0
+    assert "no terminal to ask at: to do it, add --yes" in unattended.stderr
+    assert (sent.returncode, sent.stderr) == (0, "")
+    assert {line.split(":")[0] for line in sent.stdout.splitlines()} == arena.names
 
 
 # -- requirements
@@ -544,12 +614,35 @@ def test_055_gossip_requires_mingle() -> None:
     assert order.index("mingle") < order.index("gossip")
 
 
-@pytest.fixture(scope="module")
-def ghost(arena: Arena) -> str:
-    """A node that is alive by its heartbeat, and acknowledges no candidate."""
-    arena.say("worker-online", freq=2.0)
-    assert come_true(lambda: all(is_alive(each, GHOST) for each in arena.workers))
-    return GHOST
+@pytest.fixture
+def ghost(arena: Arena) -> Iterator[str]:
+    """A node that is alive by its heartbeats, and acknowledges no candidate."""
+    is_over = Event()
+
+    def beat() -> None:
+        while not is_over.wait(0.5):
+            arena.say("worker-heartbeat", freq=2.0)
+
+    beating = Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        assert come_true(lambda: all(is_alive(each, GHOST) for each in arena.workers))
+        yield GHOST
+    finally:
+        is_over.set()
+        beating.join()
+
+
+@pytest.fixture
+def gone(arena: Arena) -> str:
+    """The name of a worker that was there, and was killed."""
+    conf = arena.app.conf
+    with CeleriacWorker(
+        SHOP, url=conf.broker_url, backend=conf.result_backend, hostname="gone@arena"
+    ) as worker:
+        assert come_true(lambda: all(is_alive(each, worker.hostname) for each in arena.workers))
+        worker.kill()
+        return worker.hostname
 
 
 def is_alive(worker: Worker, hostname: str) -> bool:
@@ -569,15 +662,16 @@ def test_056_a_node_that_does_not_acknowledge_delays_the_election(arena: Arena, 
     assert ghost not in {each["hostname"] for each in arena.recording.of("worker-elect-ack", "with-a-ghost")}
 
 
-def test_057_nodes_without_heartbeats_are_removed(arena: Arena, ghost: str) -> None:
+def test_057_nodes_without_heartbeats_are_removed(arena: Arena, gone: str) -> None:
     """A node that misses its heartbeats is lost, and counts no more."""
-    is_removed = come_true(lambda: not is_alive(arena.workers[0], ghost))
+    # The handler is called after the member has changed.
+    is_lost = come_true(lambda: gone in arena.lost)
 
-    member = arena.workers[0].gossip.membership.members.get(ghost)
-    assert is_removed
-    assert ghost in arena.lost
+    member = arena.workers[0].gossip.membership.members.get(gone)
+    assert is_lost
+    assert not is_alive(arena.workers[0], gone)
     assert member is None or member.state is Liveness.LOST
-    assert not any(peer.startswith(ghost) for peer in arena.workers[0].gossip.peers())
+    assert not any(peer.startswith(gone) for peer in arena.workers[0].gossip.peers())
 
 
 # -- with Celery; its workers take part in test_election_mixed.py
