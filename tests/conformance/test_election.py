@@ -537,7 +537,7 @@ def test_053_an_unknown_topic_harms_no_worker(arena: Arena, caplog: pytest.LogCa
 # -- no silence
 
 
-def test_053_a_redis_that_keeps_nothing_is_named_with_the_fix() -> None:
+def test_a_redis_that_keeps_nothing_is_named_with_the_fix() -> None:
     """An election below `election_min_level` is refused at the caller, with the level and the settings."""
     with RedisServer({"save": ""}) as redis:
         app = Celeriac(redis.url, environ={}, worker_mingle_timeout=0.1)
@@ -551,7 +551,7 @@ def test_053_a_redis_that_keeps_nothing_is_named_with_the_fix() -> None:
     assert "set appendonly to yes and appendfsync to always (w@v)" in reason
 
 
-def test_053_control_commands_name_what_they_need(arena: Arena) -> None:
+def test_enable_events_names_yes_and_skips_recorders(arena: Arena) -> None:
     """`celeriac control` without a terminal names `--yes`, and then only workers answer."""
     environment = own_environment(CELERIAC_BROKER_URL=arena.app.conf.broker_url)
     command = ("control", "enable_events", "--timeout", "10")
