@@ -133,6 +133,8 @@ def meeting(request: pytest.FixtureRequest) -> Iterator[Meeting]:
         commands = stack.enter_context(listening(client))
         waited = prepare(client)
         mingled_clock = clock_after_mingle(pair.url, answers=1)
+        # It may come after the answers: over a connection of its own.
+        assert come_true(lambda: hellos(commands))
         commands.clear()
         app = Celeriac(pair.url, pair.backend, environ={})
         stack.callback(app.close)
