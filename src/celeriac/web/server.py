@@ -25,6 +25,7 @@ from celeriac.web.action import Actions
 from celeriac.web.api import cluster, control, history, stream, tasks
 from celeriac.web.api.part import Problem, Unknown
 from celeriac.web.board import Board
+from celeriac.web.connection import MAX_HEAD_BYTES, ConnectionLimits, bounded_protocols
 from celeriac.web.guard import Guard
 
 __all__ = ["API", "check_address", "hosts_of", "make_app", "make_server"]
@@ -35,8 +36,6 @@ _STATIC: Final = Path(__file__).parent / "static"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 #: How long requests that are under way may take to end.
 _PATIENCE: Final = 3
-#: Of the first line and the headers of a request; browsers and proxies send a few thousand.
-_MAX_HEAD_BYTES: Final = 32_768
 #: Of what a page's browser sends at once.
 _MAX_FRAME_BYTES: Final = 1 << 20
 
@@ -150,8 +149,9 @@ def hosts_of(host: str, allowed: Iterable[str]) -> list[str]:
     return [*_LOOPBACK, *own, *allowed]
 
 
-def make_server(app: FastAPI) -> uvicorn.Server:
+def make_server(app: FastAPI, limits: ConnectionLimits | None = None) -> uvicorn.Server:
     """Return what serves it, ``run(sockets=[…])``, until SIGINT or SIGTERM, or its ``should_exit`` is set."""
+    http, websocket = bounded_protocols(limits or ConnectionLimits())
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -159,9 +159,9 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=_PATIENCE,
-        # The other parser of uvicorn takes heads of any length, from anybody.
-        http="h11",
-        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+        http=http,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        ws=websocket,
         ws_max_size=_MAX_FRAME_BYTES,
         # Who is before us, and says for whom it asks, is not known.
         proxy_headers=False,

@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Any
 
 import httpx
+import uvicorn
 
 from celeriac.app import Celeriac
 from celeriac.core.redaction import Redactor
@@ -19,6 +20,7 @@ from celeriac.transport.memory import MemoryBroker
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
 from celeriac.web.board import Board
+from celeriac.web.connection import ConnectionLimits
 from celeriac.web.server import make_app, make_server
 
 PATIENCE = 60.0
@@ -80,18 +82,27 @@ def rig(tmp_path: Path, **board: Any) -> Iterator[Rig]:
 
 @contextmanager
 def served(
-    rig: Rig, access: Access | None = None, actions: Actions | None = None, **options: Any
+    rig: Rig,
+    access: Access | None = None,
+    actions: Actions | None = None,
+    limits: ConnectionLimits | None = None,
+    **options: Any,
 ) -> Iterator[httpx.Client]:
     """Serve the dashboard, and have a program that asks it."""
-    server = make_server(make_app(rig.board, access or Access(), actions, **options))
+    server = make_server(make_app(rig.board, access or Access(), actions, **options), limits)
+    with serving(server) as place, httpx.Client(base_url=f"http://{place}", timeout=PATIENCE) as client:
+        yield client
+
+
+@contextmanager
+def serving(server: uvicorn.Server) -> Iterator[str]:
+    """Run a server; yield its host and port."""
     with socket.create_server(("127.0.0.1", 0)) as link:
         thread = Thread(target=lambda: server.run(sockets=[link]), daemon=True)
         thread.start()
         try:
             assert wait_until(lambda: server.started, patience=PATIENCE)
-            address = f"http://127.0.0.1:{link.getsockname()[1]}"
-            with httpx.Client(base_url=address, timeout=PATIENCE) as client:
-                yield client
+            yield f"127.0.0.1:{link.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()

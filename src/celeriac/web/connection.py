@@ -1,0 +1,202 @@
+"""Bounds on connections to the dashboard: how many there are, and how long and slow a request head may be.
+
+Without them one client takes the dashboard away from all others: each half-sent request holds an open file,
+and when the process may open no more, nobody gets in. So one address gets a share of the connections, all of
+them stay below the limit on open files, and a client whose request head does not arrive in time is cut off.
+
+A refused client gets the reason with status 503, 431 or 408. The log gets one line a minute for each status.
+"""
+
+import logging
+import resource
+from asyncio import TimerHandle, Transport
+from collections import Counter
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from celeriac.node.rate_limited_log import RateLimitedLog
+
+__all__ = ["MAX_HEAD_BYTES", "ConnectionLimits", "bounded_protocols"]
+
+logger = logging.getLogger(__name__)
+
+#: Of the first line and the headers of a request; browsers and proxies send a few thousand.
+MAX_HEAD_BYTES: Final = 32_768
+#: Seconds for a head. Lower, and slow networks are cut off; higher, and a slow client holds its share longer.
+_HEAD_SECONDS: Final = 10.0
+#: Connections in all, if the limit on open files allows; memory is some 50 kB for each.
+_MAX_CONNECTIONS: Final = 4096
+#: Files that the process needs for other things: the broker, the log, the tables.
+_OTHER_FILES: Final = 256
+_REASONS: Final = {
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+
+
+class ConnectionLimits:
+    """Counts the connections of a server; for the thread of its event loop.
+
+    Half of the connections, by default, may have the same address: that of one client, or of a proxy.
+    """
+
+    def __init__(
+        self, total: int | None = None, per_address: int | None = None, head_seconds: float = _HEAD_SECONDS
+    ) -> None:
+        self.total = _default_total() if total is None else total
+        self.per_address = max(1, self.total // 2) if per_address is None else per_address
+        self.head_seconds = head_seconds
+        self._open: Counter[str] = Counter()
+        self._log = RateLimitedLog(logger)
+
+    @property
+    def count(self) -> int:
+        """The number of open connections."""
+        return self._open.total()
+
+    def refusal(self, address: str) -> str:
+        """Return why an address may not connect; an empty text if it may."""
+        if self._open[address] >= self.per_address:
+            return f"{self.per_address} connections are open from this address"
+        if self.count >= self.total:
+            return f"{self.total} connections are open"
+        return ""
+
+    def add(self, address: str) -> None:
+        """Count a connection."""
+        self._open[address] += 1
+
+    def remove(self, address: str) -> None:
+        """Count a connection no more."""
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+    def log_refusal(self, status: int, address: str, reason: str) -> None:
+        """Log a refusal, once a minute for each status."""
+        self._log.write(logging.WARNING, str(status), "web: refused %s with %d: %s", address, status, reason)
+
+
+def _default_total() -> int:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    return min(_MAX_CONNECTIONS, max(files - _OTHER_FILES, files // 2))
+
+
+def bounded_protocols(limits: ConnectionLimits) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
+    """Return the protocols of HTTP and of WebSockets for a server with these limits."""
+
+    class Http(_BoundedHttp):
+        """HTTP of one server."""
+
+    class WebSocket(_CountedWebSocket):
+        """WebSockets of one server."""
+
+    Http.limits = WebSocket.limits = limits
+    return Http, WebSocket
+
+
+class _BoundedHttp(H11Protocol):
+    limits: ConnectionLimits
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._address = ""
+        self._is_counted = False
+        #: Ends the connection unless a whole head has come; None while no head is due.
+        self._deadline: TimerHandle | None = None
+        #: The end of what came of a head, and its size.
+        self._tail = b""
+        self._head_bytes = 0
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        refusal = self.limits.refusal(self._address)
+        self._count(+1)
+        if refusal:
+            self._refuse(503, refusal)
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        self._count(-1)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.conn.their_state is h11.IDLE and self._is_too_long(data):
+            self._refuse(431, f"the head of a request is longer than {MAX_HEAD_BYTES} bytes")
+            return
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._end_head()
+        elif self._deadline is None and not self.transport.is_closing():
+            self._expect_head()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._end_head()
+        # From here on the other protocol has the connection, and counts it.
+        self._count(-1)
+        super().handle_websocket_upgrade(event)
+
+    def _is_too_long(self, data: bytes) -> bool:
+        """Return whether a head is too long, also if all of it comes at once."""
+        end = (self._tail + data).find(b"\r\n\r\n")
+        self._head_bytes += len(data) if end < 0 else end - len(self._tail)
+        self._tail = (self._tail + data)[-3:]
+        return self._head_bytes > MAX_HEAD_BYTES
+
+    def _expect_head(self) -> None:
+        self._deadline = self.loop.call_later(
+            self.limits.head_seconds,
+            self._refuse,
+            408,
+            f"no whole head of a request within {self.limits.head_seconds:g} seconds",
+        )
+
+    def _end_head(self) -> None:
+        self._tail, self._head_bytes = b"", 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse(self, status: int, reason: str) -> None:
+        self._end_head()
+        if self.transport.is_closing():
+            return
+        self.limits.log_refusal(status, self._address, reason)
+        body = f"{reason}\n".encode()
+        head = f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        self.transport.write(
+            f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+        )
+        self.transport.close()
+
+    def _count(self, change: int) -> None:
+        """Count this connection, or no more, once each."""
+        if change > 0 and not self._is_counted:
+            self.limits.add(self._address)
+        elif change < 0 and self._is_counted:
+            self.limits.remove(self._address)
+        self._is_counted = change > 0
+
+
+class _CountedWebSocket(WebSocketsSansIOProtocol):
+    limits: ConnectionLimits
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self.limits.add(self._address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.limits.remove(self._address)
+        super().connection_lost(exc)

@@ -1,0 +1,75 @@
+"""Clients that hold connections open keep nobody else from the dashboard."""
+
+import resource
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from celeriac.programs.process import wait_until
+from tests.program import Program, own_environment
+
+PATIENCE = 60.0
+#: The usual limit on open files, and more connections than that.
+FILES, CONNECTIONS = 1024, 1200
+HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@contextmanager
+def file_limit(limit: int | None = None) -> Iterator[None]:
+    """Let this process, and those it starts meanwhile, open so many files; by default all that they may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit or hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def dashboard(broker: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Run `celeriac web`; yield its address and its log."""
+    log = folder / "log"
+    environment = own_environment(CELERIAC_BROKER_URL=broker)
+    with log.open("wb") as stderr, ExitStack() as stack:
+        with file_limit(FILES):
+            program = Program("web", "--port", "0", cwd=folder, env=environment, stderr=stderr)
+        stack.enter_context(program)
+        assert wait_until(lambda: "served at http://" in log.read_text(), patience=PATIENCE), log.read_text()
+        yield log.read_text().partition("served at http://")[2].split()[0], log
+
+
+def test_half_sent_heads_of_one_address_keep_no_other_address_out(redis_url: str, tmp_path: Path) -> None:
+    with dashboard(redis_url, tmp_path) as (address, log), ExitStack() as stack, file_limit():
+        host, port = urlsplit(f"//{address}").hostname, urlsplit(f"//{address}").port
+        links = []
+        for _ in range(CONNECTIONS):
+            link = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE))
+            links.append(link)
+            link.sendall(HALF)
+        other = httpx.Client(
+            base_url=f"http://{address}",
+            transport=httpx.HTTPTransport(local_address="127.0.0.2"),
+            timeout=PATIENCE,
+        )
+        with other:
+            health = [other.get("/healthz").status_code for _ in range(3)]
+        answers = Counter(status_of(link) for link in links)
+
+    assert health == [200, 200, 200]
+    assert answers["503"] > 0
+    assert answers.keys() <= {"503", "408", ""}
+    assert log.read_text().count("web: refused 127.0.0.1 with 503") == 1
+
+
+def status_of(link: socket.socket) -> str:
+    """Return the status of the answer; an empty text if there is none by now."""
+    link.setblocking(False)
+    try:
+        return link.recv(100)[9:12].decode()
+    except BlockingIOError:
+        return ""
