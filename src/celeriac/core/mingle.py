@@ -50,6 +50,6 @@ def mingle(
         if clock_value(greeting.clock) is None:
             faults[node] = "its clock is none"
         merged += sum(task_id not in revoked for task_id in dict.fromkeys(greeting.revoked))
-        revoked.merge(greeting.revoked, now=now)
+        revoked.merge(greeting.revoked, now=now, peer=greeting.node)
     value = clock.start((greeting.clock for greeting in greetings.values()), persisted=persisted)
     return Mingled(tuple(greetings), value, merged, faults)

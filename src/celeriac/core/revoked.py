@@ -1,7 +1,13 @@
-"""The ids of revoked tasks: bounded in number and in age."""
+"""The ids of revoked tasks: bounded in number and in age.
+
+Whoever reaches the broker can send a ``hello`` with any number of ids. So when the set is full, the peer that
+most ids came from loses its oldest one: no peer can push out the revocations of others. Ids that were revoked
+here go last.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from heapq import nlargest
 
 __all__ = ["REVOKED_MAX_AGE", "REVOKED_MAX_SIZE", "RevokedSet"]
 
@@ -9,6 +15,8 @@ __all__ = ["REVOKED_MAX_AGE", "REVOKED_MAX_SIZE", "RevokedSet"]
 REVOKED_MAX_SIZE = 50_000
 #: Three hours: longer than a message waits for redelivery by default.
 REVOKED_MAX_AGE = 10_800.0
+#: Peers whose ids are counted apart; those of further peers count as of one.
+_MAX_PEERS = 100
 
 
 class RevokedSet:
@@ -24,6 +32,9 @@ class RevokedSet:
         self.max_age = max_age
         self._revoked_at: OrderedDict[str, float] = OrderedDict()
         self._expired_at: OrderedDict[str, float] = OrderedDict()
+        #: The ids that came from each peer, the oldest first; and the peer of each.
+        self._learned: dict[str, OrderedDict[str, None]] = {}
+        self._peers: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._revoked_at)
@@ -38,17 +49,22 @@ class RevokedSet:
     def add(self, task_id: str, *, now: float) -> None:
         """Revoke a task; if it was revoked before, its age begins anew."""
         self._expired_at.pop(task_id, None)
+        self._forget_peer(task_id)
         _renew(self._revoked_at, task_id, now)
         self.purge(now=now)
 
-    def merge(self, task_ids: Iterable[str], *, now: float) -> None:
+    def merge(self, task_ids: Iterable[str], *, now: float, peer: str = "") -> None:
         """Take over what a peer revoked; an id that we hold keeps its age."""
         self.purge(now=now)
+        if peer not in self._learned and len(self._learned) >= _MAX_PEERS:
+            peer = ""
         for task_id in task_ids:
             if task_id in self._expired_at:
                 _renew(self._expired_at, task_id, now)
-            else:
-                self._revoked_at.setdefault(task_id, now)
+            elif task_id not in self._revoked_at:
+                self._revoked_at[task_id] = now
+                self._peers[task_id] = peer
+                self._learned.setdefault(peer, OrderedDict())[task_id] = None
         self.purge(now=now)
 
     def ages(self, *, now: float) -> list[tuple[str, float]]:
@@ -68,15 +84,36 @@ class RevokedSet:
     def discard(self, task_id: str) -> None:
         """Forget one id."""
         self._revoked_at.pop(task_id, None)
+        self._forget_peer(task_id)
 
     def purge(self, *, now: float) -> None:
-        """Drop what is too old, and the oldest of what is too many."""
+        """Drop what is too old, and of what is too many the oldest of the peer that most came from."""
         for task_id in _drop_old(self._revoked_at, now - self.max_age):
+            self._forget_peer(task_id)
             _renew(self._expired_at, task_id, now)
         _drop_old(self._expired_at, now - self.max_age)
-        for moments in (self._revoked_at, self._expired_at):
-            while len(moments) > self.max_size:
-                moments.popitem(last=False)
+        while len(self._revoked_at) > self.max_size:
+            self._drop_surplus(len(self._revoked_at) - self.max_size)
+        while len(self._expired_at) > self.max_size:
+            self._expired_at.popitem(last=False)
+
+    def _drop_surplus(self, count: int) -> None:
+        """Drop up to so many ids of the peer that most came from, until another has as many."""
+        if not self._learned:
+            self._revoked_at.popitem(last=False)
+            return
+        most, *others = nlargest(2, self._learned.values(), key=len)
+        lead = len(most) - len(others[0]) if others else len(most)
+        for task_id in [task_id for task_id, _ in zip(most, range(min(count, max(lead, 1))), strict=False)]:
+            self.discard(task_id)
+
+    def _forget_peer(self, task_id: str) -> None:
+        peer = self._peers.pop(task_id, None)
+        if peer is not None:
+            ids = self._learned[peer]
+            del ids[task_id]
+            if not ids:
+                del self._learned[peer]
 
 
 def _renew(moments: OrderedDict[str, float], task_id: str, now: float) -> None:

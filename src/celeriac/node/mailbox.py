@@ -27,6 +27,8 @@ __all__ = ["TASK_QUESTIONS", "Handler", "Later", "Mailbox"]
 #: Called with the arguments of a request, by name; returns what JSON can hold, or :class:`Later`.
 Handler = Callable[..., object]
 
+#: Of the name of a peer that ids of revoked tasks are counted by.
+_MAX_PEER_CHARS: Final = 255
 #: Whoever reaches the broker may ask these: they tell little, and stop no node.
 _OPEN: Final = frozenset({"ping", "hello", "clock", "stats"})
 #: Every monitor asks for it, us included: a node that does not send any need not speak of it.
@@ -234,7 +236,7 @@ class Mailbox:
             raise TypeError("from_node must be the name of a node")
         if from_node == self.hostname:
             return None
-        self.revoked.merge(decode_revoked(revoked), now=self._now())
+        self.revoked.merge(decode_revoked(revoked), now=self._now(), peer=from_node[:_MAX_PEER_CHARS])
         return {"revoked": encode_revoked(self.revoked), "clock": self.clock.forward()}
 
     def _stats(self, **_: object) -> object:

@@ -29,10 +29,10 @@ class SharedRevokedSet(RevokedSet):
         with self._mutex:
             super().add(task_id, now=monotonic() if now is None else now)
 
-    def merge(self, task_ids: Iterable[str], *, now: float | None = None) -> None:
+    def merge(self, task_ids: Iterable[str], *, now: float | None = None, peer: str = "") -> None:
         """Take over what a peer revoked; an id that we hold keeps its age."""
         with self._mutex:
-            super().merge(task_ids, now=monotonic() if now is None else now)
+            super().merge(task_ids, now=monotonic() if now is None else now, peer=peer)
 
     def ages(self, *, now: float | None = None) -> list[tuple[str, float]]:
         """Return the ids, the oldest first, each with the seconds since it was revoked."""

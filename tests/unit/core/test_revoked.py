@@ -1,5 +1,7 @@
 """The revoked set: bounded in number and age, whoever greets whom."""
 
+from collections import Counter
+
 from celeriac.core.revoked import REVOKED_MAX_AGE, REVOKED_MAX_SIZE, RevokedSet
 from celeriac.wire.hello import decode_revoked, encode_revoked
 
@@ -230,3 +232,59 @@ def test_what_is_told_and_restored_is_the_same() -> None:
     again.restore(revoked.ages(now=20.0), now=500.0)
 
     assert again.ages(now=500.0) == revoked.ages(now=20.0)
+
+
+# -- peers that tell very many
+
+
+def test_ids_of_one_peer_push_out_no_ids_of_another() -> None:
+    revoked = RevokedSet(max_size=10)
+    revoked.add("own", now=0.0)
+    revoked.merge(["a1", "a2", "a3"], now=1.0, peer="a")
+
+    revoked.merge([f"x{number}" for number in range(60)], now=2.0, peer="x")
+
+    assert [*revoked] == ["own", "a1", "a2", "a3", *(f"x{number}" for number in range(54, 60))]
+
+
+def test_peers_that_tell_too_many_share_the_room() -> None:
+    revoked = RevokedSet(max_size=10)
+
+    for peer in "abab":
+        revoked.merge([f"{peer}{number}" for number in range(20)], now=1.0, peer=peer)
+
+    assert Counter(task_id[0] for task_id in revoked) == {"a": 5, "b": 5}
+
+
+def test_own_revocations_go_last() -> None:
+    revoked = RevokedSet(max_size=3)
+    revoked.merge(["a1", "a2", "a3"], now=0.0, peer="a")
+
+    for task_id in ("a3", "own1", "own2", "own3"):
+        revoked.add(task_id, now=1.0)
+
+    assert [*revoked] == ["own1", "own2", "own3"]
+
+
+def test_further_peers_count_as_one() -> None:
+    revoked = RevokedSet(max_size=1000)
+    for number in range(300):
+        revoked.merge([f"first{number}"], now=0.0, peer=f"peer{number}")
+
+    revoked.merge([f"x{number}" for number in range(2000)], now=1.0, peer="x")
+
+    kept = Counter(task_id.rstrip("0123456789") for task_id in revoked)
+    assert kept["first"] >= 100
+    assert kept.total() == 1000
+
+
+def test_an_id_that_is_forgotten_or_too_old_is_no_part_of_a_share() -> None:
+    revoked = RevokedSet(max_size=4, max_age=60.0)
+    revoked.merge(["a1", "a2"], now=0.0, peer="a")
+    revoked.discard("a1")
+    revoked.purge(now=60.0)
+
+    revoked.merge(["a3"], now=60.0, peer="a")
+    revoked.merge(["x1", "x2", "x3", "x4"], now=60.0, peer="x")
+
+    assert [*revoked] == ["a3", "x2", "x3", "x4"]
