@@ -217,7 +217,9 @@ class Access:
             return known
         mark = token.split("_")[1] if token.count("_") > 1 else ""
         account = self._tokens.get(mark)
-        if account is None or not self._is_guessed(token, account.secret, (address, mark)):
+        # As long for a name that has no token, so that it cannot be told from one that has.
+        kept = _NOBODY if account is None else account.secret
+        if not self._is_guessed(token, kept, (address, mark[:_MOST_CHARS])) or account is None:
             return None
         user = User(account.name, account.role)
         self._let_in(token, user)

@@ -12,15 +12,17 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from celeriac.errors import CallerError
-from celeriac.web.access import Access, User
+from celeriac.web.access import ANYONE, Access, User
 from celeriac.web.guess import run_guess
 
-__all__ = ["COOKIE", "Guard", "address_of", "user_of"]
+__all__ = ["COOKIE", "Guard", "address_of", "owner_of", "user_of"]
 
 #: What a browser shows once its user is logged in.
 COOKIE: Final = "celeriac_login"
 #: Methods that change nothing.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Methods by which a browser follows a link.
+_LINK_METHODS: Final = frozenset({"GET", "HEAD"})
 #: What a browser says of who has it ask, where that is the page of another site.
 _ELSEWHERE: Final = ("cross-site", "same-site")
 #: What somebody may ask for who is not let in yet.
@@ -55,6 +57,12 @@ def user_of(connection: HTTPConnection) -> User:
     return user
 
 
+def owner_of(connection: HTTPConnection) -> str:
+    """Return whose share of pages and streams a request uses: its user, or its address without accounts."""
+    name = user_of(connection).name
+    return address_of(connection) if name == ANYONE else name
+
+
 class Guard:
     """An ASGI application before another.
 
@@ -75,7 +83,7 @@ class Guard:
         refusal = self._refused(scope) or await self._unknown(scope)
         if refusal is None:
             refusal = self._forbidden(scope)
-        answer = _Answer(send) if scope["type"] == "http" else None
+        answer = _Answer(scope, send) if scope["type"] == "http" else None
         if refusal is None:
             await self._app(scope, receive, send if answer is None else answer)
         elif answer is not None:
@@ -97,7 +105,7 @@ class Guard:
         is_safe = scope["type"] == "http" and scope["method"] in _SAFE
         if origin is not None and not is_safe and _site_of(origin) != host.lower():
             return PlainTextResponse("Only pages of this dashboard may ask for that.\n", 403)
-        if headers.get("sec-fetch-site") in _ELSEWHERE and not _is_link(headers):
+        if headers.get("sec-fetch-site") in _ELSEWHERE and not _is_link(scope, headers):
             return PlainTextResponse("Other sites may lead here, and not ask for anything.\n", 403)
         return None
 
@@ -155,8 +163,9 @@ class Guard:
 class _Answer:
     """Adds what a browser is to know of every answer, and marks the scripts of a page as ours."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
         self._send = send
+        self._is_for_programs = str(scope["path"]).startswith(_FOR_PROGRAMS)
         self._nonce = token_urlsafe(18)
         self._start: Message | None = None
         self._page = bytearray()
@@ -166,6 +175,8 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
+            if self._is_for_programs:
+                headers["Cache-Control"] = "no-store"
             headers["Content-Security-Policy"] = _POLICY.format(nonce=self._nonce)
             if headers.get("content-type", "").startswith("text/html"):
                 # Its length is known when it is complete.
@@ -188,9 +199,10 @@ def address_of(connection: HTTPConnection) -> str:
     return "" if connection.client is None else connection.client.host
 
 
-def _is_link(headers: Headers) -> bool:
-    """Tell whether a browser goes to a page, as it does when somebody follows a link."""
-    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+def _is_link(scope: Scope, headers: Headers) -> bool:
+    """Return whether a browser opens a page, as it does when a user follows a link; a form may post."""
+    is_page = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return is_page and scope["type"] == "http" and scope["method"] in _LINK_METHODS
 
 
 def _site_of(origin: str) -> str | None:

@@ -52,6 +52,21 @@ def test_a_token_is_known_by_its_hash_alone() -> None:
     assert Access([ADA]).by_token("correct horse") is None
 
 
+def test_token_of_an_unknown_name_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def compare(secret: str, _: str) -> bool:
+        compared.append(secret)
+        return False
+
+    monkeypatch.setattr("celeriac.web.access._is_right", compare)
+    tokens = [new_token("prometheus"), new_token("nobody"), "no token at all"]
+    access = Access([Account("prometheus", Role.VIEWER, hashed(tokens[0]), is_token=True)])
+
+    assert [access.by_token(token) for token in tokens] == [None, None, None]
+    assert compared == tokens
+
+
 def test_after_many_wrong_guesses_who_guesses_waits_for_a_minute_and_others_do_not() -> None:
     clock = Clock()
     access = Access([ADA], now=clock)

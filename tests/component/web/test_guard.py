@@ -177,6 +177,29 @@ def test_the_page_of_another_site_may_lead_here_and_ask_for_nothing(ask: httpx.C
     assert told == [403, 403, 200, 200]
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_form_of_another_site_without_origin_cannot_act(locked: httpx.Client, method: str) -> None:
+    headers = {
+        "Authorization": f"Bearer {TOKENS[Role.OPERATOR]}",
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    order = {"workers": ["w1@lab"], "dry_run": True}
+
+    answer = locked.request(method, "/api/v1/control/shutdown", json=order, headers=headers)
+
+    assert (answer.status_code, answer.text) == (
+        403,
+        "Other sites may lead here, and not ask for anything.\n",
+    )
+
+
+@pytest.mark.parametrize("path", ["/api/v1/workers", "/api/v1/no-such", "/metrics"])
+def test_no_cache_keeps_an_answer_for_programs(ask: httpx.Client, path: str) -> None:
+    assert ask.get(path).headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize(
     "head",
     [b"X-A: " + b"a" * 200_000, b"\r\n".join(b"X-%d: a" % number for number in range(20_000))],
