@@ -10,10 +10,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from celeriac.programs.process import wait_until
-from tests.program import Program, own_environment
+from tests.attack.dashboard import PATIENCE, dashboard
 
-PATIENCE = 60.0
 #: The usual limit on open files, and more connections than that.
 FILES, CONNECTIONS = 1024, 1200
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -30,21 +28,13 @@ def file_limit(limit: int | None = None) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@contextmanager
-def dashboard(broker: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Run `celeriac web`; yield its address and its log."""
-    log = folder / "log"
-    environment = own_environment(CELERIAC_BROKER_URL=broker)
-    with log.open("wb") as stderr, ExitStack() as stack:
-        with file_limit(FILES):
-            program = Program("web", "--port", "0", cwd=folder, env=environment, stderr=stderr)
-        stack.enter_context(program)
-        assert wait_until(lambda: "served at http://" in log.read_text(), patience=PATIENCE), log.read_text()
-        yield log.read_text().partition("served at http://")[2].split()[0], log
-
-
 def test_half_sent_heads_of_one_address_keep_no_other_address_out(redis_url: str, tmp_path: Path) -> None:
-    with dashboard(redis_url, tmp_path) as (address, log), ExitStack() as stack, file_limit():
+    with (
+        file_limit(FILES),
+        dashboard(redis_url, tmp_path) as (address, log),
+        file_limit(),
+        ExitStack() as stack,
+    ):
         host, port = urlsplit(f"//{address}").hostname, urlsplit(f"//{address}").port
         links = []
         for _ in range(CONNECTIONS):

@@ -26,10 +26,11 @@ from celeriac.node.replay import Log, identity
 from celeriac.node.scene import Scene
 from celeriac.node.suspicion import quicken
 
-__all__ = ["MAX_LISTENERS", "Listener", "Presence", "Watcher"]
+__all__ = ["MAX_LISTENERS", "MAX_LISTENERS_OF_OWNER", "Listener", "Presence", "Watcher"]
 
-#: Who may listen to single events at once. Each is a browser or a program that somebody started.
+#: Listeners to single events at once, in all and of one owner. Each is a browser or a program.
 MAX_LISTENERS: Final = 64
+MAX_LISTENERS_OF_OWNER: Final = 16
 #: Events that wait for a listener; one that is slower than this misses some, and is told how many.
 _MOST_WAITING: Final = 10_000
 #: Events that are taken from the log at a time; meanwhile nobody else can look at the state.
@@ -41,8 +42,6 @@ _AT_ONCE: Final = 100
 #: How long a thread may take to end; it looks twice a second, but for the making of a link.
 _PATIENCE: Final = 2.0
 _NAP: Final = 0.02
-
-_TOO_MANY: Final = f"{MAX_LISTENERS} listen already, which is the most: end one of them first"
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +117,8 @@ class Watcher:
         self._membership = Membership(hostname, now=monotonic())
         # The receiver has a clock of its own, and the scene has the state.
         self._gossip = Gossip(hostname, clock=LamportClock(), membership=self._membership)
-        self._listeners: set[Listener] = set()
+        #: Each with its owner.
+        self._listeners: dict[Listener, str] = {}
         #: Gaps in the reception since it began, and events that were too many for one who listens.
         self.gap_count = 0
         self.overlooked_count = 0
@@ -164,24 +164,27 @@ class Watcher:
         with self._mutex:
             return self._lag.seconds(self._wall())
 
-    @property
-    def has_room(self) -> bool:
-        """Whether one more may listen."""
-        return len(self._listeners) < MAX_LISTENERS
+    def refusal(self, owner: str) -> str:
+        """Return why an owner may not listen once more; an empty text if it may."""
+        if list(self._listeners.values()).count(owner) >= MAX_LISTENERS_OF_OWNER:
+            return f"{MAX_LISTENERS_OF_OWNER} streams of events are open for {owner}: close one first"
+        if len(self._listeners) >= MAX_LISTENERS:
+            return f"{MAX_LISTENERS} streams of events are open: close one first"
+        return ""
 
     @contextmanager
-    def listening(self) -> Iterator[Listener]:
+    def listening(self, owner: str = "") -> Iterator[Listener]:
         """Hand out the events that come from now on. Raises CallerError when too many listen already."""
         listener = Listener()
         with self._mutex:
-            if not self.has_room:
-                raise CallerError(_TOO_MANY)
-            self._listeners.add(listener)
+            if refusal := self.refusal(owner):
+                raise CallerError(refusal)
+            self._listeners[listener] = owner
         try:
             yield listener
         finally:
             with self._mutex:
-                self._listeners.discard(listener)
+                del self._listeners[listener]
 
     # -- what it does
 

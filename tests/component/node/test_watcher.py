@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event as Flag
 from threading import current_thread
@@ -11,7 +12,7 @@ from celeriac.core.member import Liveness
 from celeriac.core.redaction import Redactor
 from celeriac.errors import CallerError
 from celeriac.model.events import Event, Extra, Other, Sent
-from celeriac.node.watcher import MAX_LISTENERS, Listener, Watcher
+from celeriac.node.watcher import MAX_LISTENERS, MAX_LISTENERS_OF_OWNER, Listener, Watcher
 from celeriac.programs.process import wait_until
 from celeriac.store.event_log import EventLog
 from celeriac.transport.memory import MemoryBroker
@@ -256,20 +257,23 @@ def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
     assert presence.since_at >= begun_at - 1
 
 
-def test_not_everybody_can_listen(app: Celeriac) -> None:
+def test_streams_of_events_are_bounded_for_each_owner_and_in_all(app: Celeriac) -> None:
     watcher = Watcher(app.events, hostname=app.hostname, redactor=Redactor())
-    held = [watcher.listening() for _ in range(MAX_LISTENERS)]
-    for each in held:
-        each.__enter__()
+    owners = [f"owner-{number // MAX_LISTENERS_OF_OWNER}" for number in range(MAX_LISTENERS)]
+    with ExitStack() as stack:
+        for owner in owners[:MAX_LISTENERS_OF_OWNER]:
+            stack.enter_context(watcher.listening(owner))
+        of_owner, of_other = watcher.refusal(owners[0]), watcher.refusal(owners[-1])
+        with pytest.raises(CallerError, match="16 streams of events are open for owner-0: close one first"):
+            stack.enter_context(watcher.listening(owners[0]))
+        for owner in owners[MAX_LISTENERS_OF_OWNER:]:
+            stack.enter_context(watcher.listening(owner))
+        in_all = watcher.refusal("another")
 
-    assert not watcher.has_room
-    with pytest.raises(CallerError, match="listen already"), watcher.listening():
-        pass
-
-    for each in held:
-        each.__exit__(None, None, None)
-    with watcher.listening():
-        assert watcher.has_room
+    assert "for owner-0" in of_owner
+    assert of_other == ""
+    assert in_all == "64 streams of events are open: close one first"
+    assert watcher.refusal(owners[0]) == ""
 
 
 def test_what_ends_the_reception_is_raised_where_somebody_sees_it() -> None:

@@ -16,7 +16,7 @@ from celeriac.views.text import json_text
 from celeriac.web.access import Access
 from celeriac.web.api.part import board_of
 from celeriac.web.board import Board
-from celeriac.web.guard import COOKIE
+from celeriac.web.guard import COOKIE, owner_of
 
 __all__ = ["KEEP_ALIVE", "router"]
 
@@ -47,19 +47,15 @@ async def events(
 
     While there are none, a comment now and then keeps the link from being cut.
     """
-    if not board.watcher.has_room:
-        raise HTTPException(503, "too many listen already: end one of them first")
-    return StreamingResponse(
-        _messages(request, board, type, limit),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store"},
-    )
+    if refusal := board.watcher.refusal(owner_of(request)):
+        raise HTTPException(503, refusal)
+    return StreamingResponse(_messages(request, board, type, limit), media_type="text/event-stream")
 
 
 async def _messages(request: Request, board: Board, glob: str, limit: int | None) -> AsyncIterator[str]:
     access: Access = request.app.state.access
     login = request.cookies.get(COOKIE)
-    with board.watcher.listening() as listener:
+    with board.watcher.listening(owner_of(request)) as listener:
         yield ": listening\n\n"
         left, told_at = limit, monotonic()
         while access.lasts(login) and not await request.is_disconnected():

@@ -7,12 +7,14 @@ from fastapi.exceptions import RequestValidationError
 from nicegui import Client, ui
 from nicegui import app as pages
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
 from celeriac.web.board import Board
+from celeriac.web.guard import owner_of
 from celeriac.web.pages import cluster, history, overview, task, tasks, worker, workers, workflow
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.part import empty
@@ -23,8 +25,11 @@ __all__ = ["add_pages"]
 
 #: All of them: a page is there once its module is loaded.
 PAGES: Final = (overview, tasks, workers, worker, cluster, history, task, workflow)
-#: Pages that are open at once, some 0.4 MB each; one that nobody looks at any more goes within a minute.
+#: Pages that are open at once, some 0.4 MB each: in all, and of one user or address.
 _MOST_OPEN: Final = 500
+_MOST_OF_OWNER: Final = 100
+#: Seconds until a page that no browser has connected to makes room for others, if they need it.
+_CONNECT_SECONDS: Final = 10.0
 #: Paths at which there is no page: what a page is made of.
 _ASSETS: Final = ("/_nicegui/", "/_nicegui_ws/")
 #: What is shown beside the name of a page in a browser: a root.
@@ -45,15 +50,26 @@ class _CompressedAssets(GZipMiddleware):
 
 
 class _Room:
-    """Opens no page where too many are open."""
+    """Opens no page for an owner who has too many, and none where too many are open."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_page = scope["type"] == "http" and not scope["path"].startswith(_ASSETS)
-        app = _FULL if is_page and len(Client.instances) >= _MOST_OPEN else self._app
+        app = _FULL if is_page and not _has_room(owner_of(HTTPConnection(scope))) else self._app
         await app(scope, receive, send)
+
+
+def _has_room(owner: str) -> bool:
+    if _is_full(owner):
+        Client.prune_instances(client_age_threshold=_CONNECT_SECONDS)
+    return not _is_full(owner)
+
+
+def _is_full(owner: str) -> bool:
+    owners = [owner_of(client.request) for client in Client.instances.values()]
+    return len(owners) >= _MOST_OPEN or owners.count(owner) >= _MOST_OF_OWNER
 
 
 _FULL: Final = PlainTextResponse("Too many pages are open: close some, or try again in a minute.\n", 503)

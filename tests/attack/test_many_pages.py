@@ -1,0 +1,69 @@
+"""One user with many pages and streams of events keeps no other user out."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from celeriac.node.watcher import MAX_LISTENERS_OF_OWNER
+from celeriac.programs.process import wait_until
+from celeriac.web.access import Account, Role, hashed, new_token, write_accounts
+from tests.attack.dashboard import PATIENCE, dashboard
+
+#: As many as there may be of all users together.
+PAGES = 500
+NAMES = ("ada", "ben")
+
+Clients = dict[str, httpx.Client]
+
+
+@contextmanager
+def two_users(broker: str, folder: Path) -> Iterator[Clients]:
+    """Run a dashboard with two users; yield the client of each."""
+    tokens = {name: new_token(name) for name in NAMES}
+    accounts = folder / "accounts.json"
+    write_accounts(
+        accounts, [Account(name, Role.VIEWER, hashed(tokens[name]), is_token=True) for name in NAMES]
+    )
+    with dashboard(broker, folder, "--accounts", str(accounts)) as (address, _), ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                httpx.Client(
+                    base_url=f"http://{address}",
+                    headers={"Authorization": f"Bearer {token}"},
+                    timeout=PATIENCE,
+                )
+            )
+            for name, token in tokens.items()
+        }
+
+
+@pytest.fixture
+def clients(redis_url: str, tmp_path: Path) -> Iterator[Clients]:
+    with two_users(redis_url, tmp_path) as clients:
+        yield clients
+
+
+def test_pages_of_one_user_leave_room_for_another_and_are_released(clients: Clients) -> None:
+    answers = Counter(clients["ada"].get("/").status_code for _ in range(PAGES))
+
+    assert answers.keys() <= {200, 503}
+    assert clients["ben"].get("/").status_code == 200
+    # No browser connected to them: they make room within seconds.
+    assert wait_until(lambda: clients["ada"].get("/").status_code == 200, patience=PATIENCE)
+
+
+def test_streams_of_one_user_leave_room_for_another(clients: Clients) -> None:
+    with ExitStack() as stack:
+        for _ in range(MAX_LISTENERS_OF_OWNER):
+            stream = stack.enter_context(clients["ada"].stream("GET", "/api/v1/events"))
+            assert next(stream.iter_lines()) == ": listening"
+        refused = clients["ada"].get("/api/v1/events")
+        other = stack.enter_context(clients["ben"].stream("GET", "/api/v1/events"))
+
+    assert refused.status_code == 503
+    assert "16 streams of events are open for ada" in refused.json()["detail"]
+    assert other.status_code == 200
