@@ -58,12 +58,17 @@ def test_pages_of_one_user_leave_room_for_another_and_are_released(clients: Clie
 
 def test_streams_of_one_user_leave_room_for_another(clients: Clients) -> None:
     with ExitStack() as stack:
-        for _ in range(MAX_LISTENERS_OF_OWNER):
-            stream = stack.enter_context(clients["ada"].stream("GET", "/api/v1/events"))
-            assert next(stream.iter_lines()) == ": listening"
-        refused = clients["ada"].get("/api/v1/events")
-        other = stack.enter_context(clients["ben"].stream("GET", "/api/v1/events"))
 
-    assert refused.status_code == 503
-    assert "16 streams of events are open for ada" in refused.json()["detail"]
-    assert other.status_code == 200
+        def listen(name: str) -> tuple[int, str, object]:
+            stream = stack.enter_context(clients[name].stream("GET", "/api/v1/events"))
+            lines = stream.iter_lines()
+            # With the iterator, or the stream would end.
+            return stream.status_code, next(lines), lines
+
+        own = [listen("ada") for _ in range(MAX_LISTENERS_OF_OWNER)]
+        refused, other = listen("ada"), listen("ben")
+
+    assert [(status, line) for status, line, _ in own] == [(200, ": listening")] * MAX_LISTENERS_OF_OWNER
+    assert refused[0] == 503
+    assert "16 streams of events are open for ada" in refused[1]
+    assert other[:2] == (200, ": listening")

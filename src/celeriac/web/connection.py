@@ -136,16 +136,14 @@ class _BoundedHttp(H11Protocol):
             self._refuse(431, f"the head of a request is longer than {MAX_HEAD_BYTES} bytes")
             return
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
+        if self.transport.get_protocol() is not self:
+            # From here on a WebSocket has the connection, and counts it.
+            self._end_head()
+            self._count(-1)
+        elif self.conn.their_state is not h11.IDLE:
             self._end_head()
         elif self._deadline is None and not self.transport.is_closing():
             self._expect_head()
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        self._end_head()
-        # From here on the other protocol has the connection, and counts it.
-        self._count(-1)
-        super().handle_websocket_upgrade(event)
 
     def _is_too_long(self, data: bytes) -> bool:
         """Return whether a head is too long, also if all of it comes at once."""
