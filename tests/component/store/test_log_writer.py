@@ -357,8 +357,7 @@ def test_what_cannot_be_sealed_is_told_and_tried_again(root: Path, fickle: Fickl
     with writer_for(root, fickle, **TINY) as writer:
         fickle.is_away = True
         record(writer, range(3))
-        writer.tick()
-        settle(writer)
+        tick_before_it_fails(writer, fickle)
         with pytest.raises(DiskError, match="the place is away"):
             writer.tick()
         # What is recorded meanwhile is recorded.
@@ -378,6 +377,14 @@ def _ticked(writer: LogWriter) -> bool:
     except DiskError:
         return False
     return True
+
+
+def tick_before_it_fails(writer: LogWriter, fickle: FicklePlace) -> None:
+    """Start to seal, and wait for the error, which the next tick raises."""
+    fickle.may_go_on.clear()
+    writer.tick()
+    fickle.may_go_on.set()
+    settle(writer)
 
 
 def test_a_place_that_is_away_for_long_stops_nobody(root: Path, fickle: FicklePlace) -> None:
@@ -658,8 +665,7 @@ def test_damage_that_comes_while_a_file_waits_is_told_when_it_is_sealed(
         for group in range(3):
             record(writer, range(group * 5, group * 5 + 5))
         assert not writer.pending_seals
-        writer.tick()
-        settle(writer)
+        tick_before_it_fails(writer, fickle)
         path = write_ahead_in(root)[0]
         flip(path, path.stat().st_size // 2)
         fickle.is_away = False
