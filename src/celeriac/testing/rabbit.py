@@ -36,6 +36,7 @@ class RabbitServer(Service):
     start_patience = 180.0
 
     def __init__(self, *, has_streams: bool = True) -> None:
+        found = [*((self._scripts() / "rabbitmq-server").resolve().parents[1] / "plugins").glob("rabbit-*")]
         super().__init__()
         self._port, self._distribution, self._epmd = (ReservedPort() for _ in range(3))
         self._node = f"celeriac-{secrets.token_hex(4)}@localhost"
@@ -44,6 +45,13 @@ class RabbitServer(Service):
         cookie.chmod(0o400)  # Erlang refuses one that others may read
         for name in ("environment.conf", "plugins"):
             (self.folder / name).touch()
+        # RabbitMQ searches the folders of all plugins, usually seventy, for each of its thousand modules: a
+        # third of the CPU time of a start. This folder has RabbitMQ itself alone.
+        available = self.folder / "available"
+        available.mkdir()
+        for path in found:
+            (available / path.name).symlink_to(path)
+        self._plugins = {"RABBITMQ_PLUGINS_DIR": str(available)} if found else {}
         if not has_streams:
             (self.folder / "advanced.config").write_text(_NO_STREAMS)
         # Low, so that a nearly full disk does not block publishers in the middle of a test.
@@ -151,6 +159,7 @@ class RabbitServer(Service):
             "ERL_EPMD_ADDRESS": LOOPBACK,
             "ERL_AFLAGS": _ERLANG_FLAGS,
             "ERL_CRASH_DUMP_SECONDS": "0",  # a dump takes long, and nobody reads it
+            **self._plugins,
         }
 
     def _is_ready(self) -> bool:
