@@ -363,4 +363,4 @@ PLANTED: list[tuple[Callable[..., Any], Any]] = [
 @pytest.mark.parametrize(("bug", "planted"), PLANTED, ids=[bug.__name__ for bug, _ in PLANTED])
 def test_a_planted_bug_is_found(bug: Callable[..., Any], planted: Any) -> None:
     with planted(bug), pytest.raises((AssertionError, DiskError)):
-        run_state_machine_as_test(LogWriterMachine, settings=settings(UNTIL_FOUND, stateful_step_count=25))
+        run_state_machine_as_test(LogWriterMachine, settings=settings(UNTIL_FOUND, stateful_step_count=10))
