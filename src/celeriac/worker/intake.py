@@ -1,10 +1,10 @@
 """Takes tasks in: decides which run, which wait and which end before they began."""
 
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
-from typing import Any
+from typing import Any, TypeVar
 
 from celeriac.config import Settings
 from celeriac.core.admission import Discard, Run, Wait, admit, time_limits
@@ -32,6 +32,8 @@ __all__ = ["Intake"]
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 
 class Intake:
     """What stands between the queues and the pool.
@@ -39,7 +41,12 @@ class Intake:
     It is for the thread that drains the queues, and the listener of the pool.
 
     ``settle`` says what becomes of the message of a task, from any thread, and ``settle_now`` of one
-    that nothing is done for, from the thread that drains; ``write_settlements`` has the broker know.
+    that nothing is done for, from the thread that drains; ``write_settlements`` has the broker know at once.
+
+    A task with early acknowledgement that kills its process must not run again and again. Where that is the
+    worker's own, the acknowledgement of a first run may be lost with it: to write each before its task begins
+    would cost two thirds of the throughput of threads. It is written before for a message that comes again.
+    The pool gets such a task when it can begin at once: one that has not begun must not be lost.
     """
 
     def __init__(
@@ -55,7 +62,8 @@ class Intake:
         report: TaskReport,
         settle: Callable[[Assignment, Verdict], None],
         settle_now: Callable[[Delivery, Verdict], None],
-        write_settlements: Callable[[], None],
+        write_settlements: Callable[[Sequence[tuple[Assignment, Verdict]]], None],
+        wake: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._hostname = hostname
@@ -68,11 +76,14 @@ class Intake:
         self._settle = settle
         self._settle_now = settle_now
         self._write_settlements = write_settlements
+        self._wake = wake
         #: Tasks that wait for their moment.
         self.schedule: Schedule[Assignment] = Schedule()
         self._rates: RateLimits[Assignment] = RateLimits()
         #: Tasks that can begin with the next turn; while what has ended cannot be stored, they wait.
-        self._ready: deque[Assignment] = deque()
+        self._ready: OrderedDict[int, Assignment] = OrderedDict()
+        #: Tasks that were submitted to the pool and have not ended.
+        self._submitted: set[int] = set()
         #: Whether a task runs in the thread that drains, right now.
         self.is_running_in_place = False
         #: Messages that were rejected, by reason.
@@ -198,17 +209,42 @@ class Intake:
         """Begin what has waited long enough."""
         for assignment in self.schedule.due(time()):
             self._contain(self.resume, assignment)
-        self._ready.extend(self._rates.due(monotonic()))
-        while self._ready and not self._finisher.is_behind:
-            self._contain(self._submit, self._ready.popleft())
-            if self._pool.runs_in_place:
-                # It took its time: whoever wants to stop, or to revoke the next, comes first.
-                break
+        for assignment in self._rates.due(monotonic()):
+            self._ready[assignment.key] = assignment
+        batch = [each for each in self._take_ready() if self._contain(self._may_begin, each)]
+        accepted = [(each, Verdict.ACCEPT) for each in batch if self._is_accepted_before(each)]
+        if accepted:
+            self._write_settlements(accepted)
+        for assignment in batch:
+            self._contain(self._submit, assignment)
 
-    def _contain(self, go_on: Callable[[Assignment], None], assignment: Assignment) -> None:
+    def _take_ready(self) -> list[Assignment]:
+        batch: list[Assignment] = []
+        while self._has_room(len(batch)):
+            batch.append(self._ready.popitem(last=False)[1])
+        return batch
+
+    def _has_room(self, taken: int = 0) -> bool:
+        """Return whether the first of the tasks that are ready can be submitted, after some others."""
+        if not self._ready or self._finisher.is_behind:
+            return False
+        if self._pool.runs_in_place:
+            # It takes its time: whoever wants to stop, or to revoke the next, comes first.
+            return not taken
+        first = next(iter(self._ready.values()))
+        return not self._is_accepted_before(first) or len(self._submitted) + taken < self._pool.size
+
+    def _is_accepted_before(self, assignment: Assignment) -> bool:
+        """Return whether the acknowledgement of a task is written before the task begins."""
+        if assignment.traits.acks_late:
+            return False
+        has_come_again = assignment.source.message.is_redelivered
+        return self._pool.runs_in_place or (self._pool.shares_process and has_come_again)
+
+    def _contain(self, go_on: Callable[[Assignment], _T], assignment: Assignment) -> _T | None:
         """Go on with a task; an error that its message causes rejects the message, no more."""
         try:
-            go_on(assignment)
+            return go_on(assignment)
         except (CeleriacError, OSError, MemoryError):
             # The network, the pool or the machine: not the message.
             raise
@@ -216,10 +252,11 @@ class Intake:
             self._forget(assignment)
             self._count_refusal(assignment.source, _reason_of(error), error)
             self._settle(assignment, Verdict.DROP)
+        return None
 
     def next_due(self, most: float) -> float:
         """Return after how many seconds something is due, ``most`` at the most."""
-        if self._ready and not self._finisher.is_behind:
+        if self._has_room():
             return 0.0
         at = self.schedule.next_at
         wait = most if at is None else at - time()
@@ -230,27 +267,25 @@ class Intake:
 
     def _enter(self, assignment: Assignment) -> None:
         if self._rates.enter(assignment.request.task, assignment, now=monotonic()):
-            self._ready.append(assignment)
+            self._ready[assignment.key] = assignment
 
     def resume(self, assignment: Assignment) -> None:
         """Go on with a task that was withdrawn."""
         assignment.stage = Stage.RESERVED
         self._follow(assignment, self._decide(assignment.request))
 
-    def _submit(self, assignment: Assignment) -> None:
-        request, message = assignment.request, assignment.source.message
-        # It may have been revoked, or have come too late, while it waited.
-        decision = self._decide(request)
+    def _may_begin(self, assignment: Assignment) -> bool:
+        """Return whether a task that waited may still begin, and end it if it may not."""
+        decision = self._decide(assignment.request)
         if isinstance(decision, Discard):
             self._follow(assignment, decision)
-            return
+        return not isinstance(decision, Discard)
+
+    def _submit(self, assignment: Assignment) -> None:
+        request, message = assignment.request, assignment.source.message
         # As they are by now: the operator may have changed them while it waited.
         traits = self._traits_of(request.task) or assignment.traits
         hard, soft = time_limits(request, task_hard=traits.time_limit, task_soft=traits.soft_time_limit)
-        if self._pool.runs_in_place and not traits.acks_late:
-            # Nobody comes back to the queues before it has ended.
-            self._settle(assignment, Verdict.ACCEPT)
-            self._write_settlements()
         job = Job(
             assignment.key,
             request,
@@ -263,6 +298,7 @@ class Intake:
             time_limit=hard,
             soft_time_limit=soft,
         )
+        self._submitted.add(assignment.key)
         self.is_running_in_place = self._pool.runs_in_place
         try:
             self._pool.submit(job)
@@ -275,10 +311,13 @@ class Intake:
             return True
         if self._rates.remove(lambda each: each is assignment):
             return True
-        if assignment in self._ready:
-            self._ready.remove(assignment)
+        if self._ready.pop(assignment.key, None) is not None:
             return True
-        return self._pool.discard(assignment.key)
+        if self._is_accepted_before(assignment) or not self._pool.discard(assignment.key):
+            # It has begun, or was acknowledged and is about to.
+            return False
+        self._submitted.discard(assignment.key)
+        return True
 
     def flush(self) -> None:
         """Send the events that are gathered."""
@@ -317,7 +356,7 @@ class Intake:
         if assignment is None:
             return
         self._report.started(assignment)
-        if not assignment.traits.acks_late:
+        if not assignment.traits.acks_late and assignment.verdict is None:
             self._settle(assignment, Verdict.ACCEPT)
         if assignment.traits.tracks_start:
             where = spell({"pid": pid, "hostname": self._hostname})
@@ -337,6 +376,9 @@ class Intake:
 
     def ended(self, key: int, outcome: Outcome) -> None:
         """Take note of how a task ended."""
+        self._submitted.discard(key)
+        if self._ready:
+            self._wake()
         assignment = self._desk.get(key)
         if assignment is None:
             return

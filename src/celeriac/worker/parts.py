@@ -211,6 +211,7 @@ class Parts:
             settle=self.tasks.settle,
             settle_now=self.tasks.settle_now,
             write_settlements=self.tasks.write_settlements,
+            wake=self.tasks.wake,
         )
 
     def _mailbox(self, stop: Callable[[], object]) -> Mailbox:

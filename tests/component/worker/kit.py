@@ -35,9 +35,12 @@ class HandPool:
 
     name = "hand"
 
-    def __init__(self, size: int = 2, *, runs_in_place: bool = False) -> None:
+    def __init__(
+        self, size: int = 2, *, runs_in_place: bool = False, shares_process: bool | None = None
+    ) -> None:
         self.size = size
         self.runs_in_place = runs_in_place
+        self.shares_process = runs_in_place if shares_process is None else shares_process
         self.waiting: dict[int, Job] = {}
         self.running: dict[int, Job] = {}
         #: Every job that it was given.

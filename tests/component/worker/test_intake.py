@@ -12,6 +12,7 @@ from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE, IGNORED, REJECTED, RETRY
 from celeriac.model.task_request import Posting, TaskRequest
 from celeriac.worker import intake
+from celeriac.worker.assignment import Verdict
 from celeriac.worker.worker import Worker
 from tests.component.worker.kit import HOST, HandPool, Site, come_true
 
@@ -120,6 +121,46 @@ def test_a_task_is_acknowledged_when_it_begins(site: Site, worker: Worker) -> No
 
     assert come_true(lambda: worker.desk.all()[0].verdict)
     assert come_true(lambda: worker.tasks.is_quiet)
+
+
+def test_a_task_that_comes_again_is_acknowledged_before_it_begins_in_this_process() -> None:
+    pool = HandPool(2, shares_process=True)
+    site = Site()
+    site.task("shop.pay")
+    for number in range(3):
+        site.post(task_id=f"t{number}")
+    site.queued()
+
+    with site.worker(pool) as worker:
+        assert come_true(lambda: len(worker.desk) == 3 and len(pool.submitted) == 2)
+        assert [each.verdict for each in worker.desk.all()] == [Verdict.ACCEPT, Verdict.ACCEPT, None]
+        pool.end(pool.begin())
+
+        assert come_true(lambda: len(pool.submitted) == 3)
+        assert [job.request.id for job in pool.submitted] == ["t0", "t1", "t2"]
+        for _ in range(2):
+            pool.end(pool.begin())
+    assert site.queued() == []
+
+
+def test_an_acknowledged_task_runs_though_the_connection_is_lost_before_it_begins() -> None:
+    pool = HandPool(1, shares_process=True)
+    site = Site()
+    site.task("shop.pay")
+    site.post()
+    site.queued()
+
+    with site.worker(pool) as worker:
+        assert come_true(lambda: pool.submitted)
+        site.broker.cut()
+        site.post(task_id="t2")
+        assert come_true(lambda: len(pool.submitted) == 2)
+        for _ in pool.submitted:
+            pool.end(pool.begin())
+
+        assert come_true(lambda: worker.desk.ended == 2)
+        assert [job.request.id for job in pool.submitted] == ["t1", "t2"]
+    assert site.queued() == []
 
 
 def test_a_task_with_late_acknowledgement_is_acknowledged_when_it_has_ended(
@@ -452,6 +493,7 @@ def test_in_place_one_task_runs_at_a_turn() -> None:
 
     while not pool.submitted:
         worker.tasks.turn()
+    pool.end(pool.begin())  # a pool in place does that before its submit returns
 
     assert len(worker.desk) > 1
     assert [job.request.id for job in pool.submitted] == ["t0"]

@@ -54,6 +54,8 @@ class Pool(Protocol):
     size: int
     #: Whether :meth:`submit` runs a job by itself, and returns when it has ended.
     runs_in_place: bool
+    #: Whether tasks run in the worker's own process, which ends with a task that ends its process.
+    shares_process: bool
 
     def start(self, listener: Listener) -> None:
         """Make ready to run tasks."""

@@ -84,6 +84,7 @@ class GeventPool:
 
     name = "gevent"
     runs_in_place = False
+    shares_process = True
 
     def __init__(self, runner: Runner, *, size: int, settings: Settings) -> None:
         if not all(is_module_patched(name) for name in ("socket", "select", "threading", "time")):

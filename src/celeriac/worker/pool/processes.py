@@ -40,6 +40,7 @@ class ProcessPool:
 
     name = "processes"
     runs_in_place = False
+    shares_process = False
 
     def __init__(
         self,

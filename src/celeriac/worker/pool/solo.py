@@ -85,6 +85,7 @@ class SoloPool:
 
     name = "solo"
     runs_in_place = True
+    shares_process = True
     size = 1
 
     def __init__(self, runner: Runner, *, settings: Settings) -> None:

@@ -137,6 +137,7 @@ class ThreadPool:
 
     name = "threads"
     runs_in_place = False
+    shares_process = True
 
     def __init__(self, runner: Runner, *, size: int, settings: Settings) -> None:
         self.size = size

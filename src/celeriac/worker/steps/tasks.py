@@ -204,8 +204,9 @@ class TasksStep(Step):
         except ConnectionLost as error:
             self._lose(error)
 
-    def write_settlements(self) -> None:
-        """Let the broker know what became of messages, before something that takes long."""
+    def write_settlements(self, settlements: Sequence[tuple[Assignment, Verdict]]) -> None:
+        """Settle messages, and write that to the broker before their tasks begin."""
+        self._settlements.extend(settlements)
         if self._link is not None:
             try:
                 self._settle_waiting(self._link)
