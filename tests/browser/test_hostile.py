@@ -191,9 +191,13 @@ def test_what_an_address_says_is_text_too(attacked: Dashboard, visit: Visit, add
 
 
 def test_a_page_has_the_same_scripts_whatever_is_in_it(attacked: Dashboard, served: Dashboard) -> None:
+    # All of it at once: a request for each would exceed the number of pages that one address may have open.
+    text = " ".join(CORPUS)
     for path in PAGES:
         harmless = served.client.get(path).text
-        for text in CORPUS:
-            hostile = attacked.client.get(path, params={"text": text, "name": text, "task": text}).text
-            assert hostile.count("<script nonce=") == harmless.count("<script nonce=") > 0
-            assert hostile.count("<script") == hostile.count("<script nonce=")
+        answer = attacked.client.get(path, params={"text": text, "name": text, "task": text})
+
+        hostile = answer.text
+        assert answer.status_code == 200
+        assert hostile.count("<script nonce=") == harmless.count("<script nonce=") > 0
+        assert hostile.count("<script") == hostile.count("<script nonce=")
