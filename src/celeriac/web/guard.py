@@ -15,7 +15,7 @@ from celeriac.errors import CallerError
 from celeriac.web.access import ANYONE, Access, User
 from celeriac.web.guess import run_guess
 
-__all__ = ["COOKIE", "Guard", "address_of", "owner_of", "user_of"]
+__all__ = ["COOKIE", "Guard", "address_of", "nonce_of", "owner_of", "user_of"]
 
 #: What a browser shows once its user is logged in.
 COOKIE: Final = "celeriac_login"
@@ -41,14 +41,14 @@ _HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 #: Pages are put together in the browser by Vue, which compiles its templates there: that takes eval, and
-#: styles of elements. Scripts within the page are only those that carry the number of the answer.
+#: styles of elements. Scripts within the page run only with the nonce of the answer. Pages are made with it:
+#: added to all scripts of a finished page, it would let injected ones run too.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'"
 )
 _HOST: Final = re.compile(r"[A-Za-z0-9.:_\[\]-]{1,300}")
-_SCRIPT: Final = re.compile(rb"<script(?=[\s>])")
 
 
 def user_of(connection: HTTPConnection) -> User:
@@ -61,6 +61,12 @@ def owner_of(connection: HTTPConnection) -> str:
     """Return whose share of pages and streams a request uses: its user, or its address without accounts."""
     name = user_of(connection).name
     return address_of(connection) if name == ANYONE else name
+
+
+def nonce_of(connection: HTTPConnection) -> str:
+    """Return the nonce that lets the scripts in a page run."""
+    nonce: str = connection.scope["celeriac.nonce"]
+    return nonce
 
 
 class Guard:
@@ -161,14 +167,12 @@ class Guard:
 
 
 class _Answer:
-    """Adds what a browser is to know of every answer, and marks the scripts of a page as ours."""
+    """Adds the headers of every answer, and has the application make its page with the nonce in them."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._send = send
         self._is_for_programs = str(scope["path"]).startswith(_FOR_PROGRAMS)
-        self._nonce = token_urlsafe(18)
-        self._start: Message | None = None
-        self._page = bytearray()
+        self._nonce = scope["celeriac.nonce"] = token_urlsafe(18)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -178,19 +182,6 @@ class _Answer:
             if self._is_for_programs:
                 headers["Cache-Control"] = "no-store"
             headers["Content-Security-Policy"] = _POLICY.format(nonce=self._nonce)
-            if headers.get("content-type", "").startswith("text/html"):
-                # Its length is known when it is complete.
-                self._start = message
-                return
-        elif message["type"] == "http.response.body" and self._start is not None:
-            self._page += message.get("body", b"")
-            if message.get("more_body", False):
-                return
-            marked = _SCRIPT.sub(b'<script nonce="%s"' % self._nonce.encode(), bytes(self._page))
-            MutableHeaders(scope=self._start)["content-length"] = str(len(marked))
-            await self._send(self._start)
-            message = {"type": "http.response.body", "body": marked, "more_body": False}
-            self._start = None
         await self._send(message)
 
 

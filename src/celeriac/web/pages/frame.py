@@ -11,6 +11,7 @@ from typing import Final
 from fastapi import Request
 from nicegui import app, events, ui
 
+from celeriac.web.guard import nonce_of
 from celeriac.web.pages.format import moment_text
 from celeriac.web.pages.part import heading
 from celeriac.web.pages.visit import Visit, address
@@ -33,9 +34,9 @@ _PLACES: Final = 240
 _REST: Final = 0.7
 _STATIC: Final = Path(__file__).parents[1] / "static"
 _STYLE: Final = '<link rel="stylesheet" href="/static/celeriac.css">'
-_SCRIPT: Final = '<script src="/static/celeriac.js" defer></script>'
+_SCRIPT: Final = '<script nonce="{nonce}" src="/static/celeriac.js" defer></script>'
 #: Within each page: a browser that is not logged in gets no file.
-_LOGIN_SCRIPT: Final = f"<script>{(_STATIC / 'login.js').read_text()}</script>"
+_LOGIN_SCRIPT: Final = (_STATIC / "login.js").read_text()
 
 
 @contextmanager
@@ -43,7 +44,9 @@ def frame(request: Request, title: str, at: float | None = None) -> Iterator[Vis
     """Have a page of a title; what is made within is its content."""
     visit = Visit(app.state.desk, request, at)
     ui.page_title(f"{title} - Celeriac")
-    ui.add_head_html(_LOGIN_SCRIPT + _STYLE + _SCRIPT)
+    nonce = nonce_of(request)
+    login_script = f'<script nonce="{nonce}">{_LOGIN_SCRIPT}</script>'
+    ui.add_head_html(login_script + _STYLE + _SCRIPT.format(nonce=nonce))
     _head(visit)
     with ui.element("div").classes("page") as content:
         heading(title, 1)

@@ -1,11 +1,14 @@
 """Puts the pages before the API. NiceGUI has one app for each process, and so has the dashboard."""
 
+import re
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from jinja2.ext import Extension
 from nicegui import Client, ui
 from nicegui import app as pages
+from nicegui.client import templates
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
@@ -32,6 +35,9 @@ _MOST_OF_OWNER: Final = 100
 _CONNECT_SECONDS: Final = 10.0
 #: Paths at which there is no page: what a page is made of.
 _ASSETS: Final = ("/_nicegui/", "/_nicegui_ws/")
+#: The beginning of a script in a template, and the nonce there.
+_SCRIPT: Final = re.compile(r"<script(?=[\s>])")
+_NONCE: Final = "{{ request.scope['celeriac.nonce'] }}"
 #: What is shown beside the name of a page in a browser: a root.
 _ICON: Final = (
     '<svg viewBox="0 0 32 32" xmlns="http://www.w3.org/2000/svg">'
@@ -41,8 +47,19 @@ _ICON: Final = (
 )
 
 
+class _ScriptNonce(Extension):
+    """Gives the nonce to the scripts of NiceGUI's template itself, and to none that is rendered into it."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002
+        """Mark the scripts of a template before anything is rendered into it."""
+        return _SCRIPT.sub(f'<script nonce="{_NONCE}"', source)
+
+
+templates.env.add_extension(_ScriptNonce)
+
+
 class _CompressedAssets(GZipMiddleware):
-    """Compresses scripts and styles, which are megabytes; pages not, since the guard reads and marks them."""
+    """Compresses scripts and styles, which are megabytes; not pages, which have secrets in them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_asset = scope["type"] == "http" and scope["path"].startswith("/_nicegui/")
