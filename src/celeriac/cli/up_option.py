@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from celeriac.cli import output
-from celeriac.cli.web import PORT, Accounts, AllowControl, AllowedHost, Host, not_served
+from celeriac.cli.web import PORT, Accounts, AllowControl, AllowedHost, Host, TrustedProxy, not_served
 
 if TYPE_CHECKING:
     from celeriac.programs.port import ReservedPort
@@ -35,6 +35,7 @@ class Served:
     port: WebPort = None
     accounts: Accounts = None
     allowed_host: AllowedHost = None
+    trusted_proxy: TrustedProxy = None
     allow_control: AllowControl = False
 
     def options(self) -> list[str]:
@@ -42,6 +43,7 @@ class Served:
         return [
             *([] if self.accounts is None else ["--accounts", str(self.accounts)]),
             *(part for name in self.allowed_host or () for part in ("--allowed-host", name)),
+            *(part for address in self.trusted_proxy or () for part in ("--trusted-proxy", address)),
             *(["--allow-control"] if self.allow_control else []),
         ]
 

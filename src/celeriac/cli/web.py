@@ -64,7 +64,15 @@ AllowedHost = Annotated[
         help="Another name that people ask for it under, behind a proxy say. May be given several times.",
     ),
 ]
-
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="Take the address of a client from the X-Forwarded-For header of this proxy. An address or a "
+        "network in CIDR notation. Repeatable. Default: none.",
+    ),
+]
 
 AllowControl = Annotated[
     bool,
@@ -89,6 +97,7 @@ def web(
     warehouse: Tables = None,
     accounts: Accounts = None,
     allowed_host: AllowedHost = None,
+    trusted_proxy: TrustedProxy = None,
     allow_control: AllowControl = False,
     audit: AuditFile = Path("celeriac-audit.jsonl"),
 ) -> Code:
@@ -106,7 +115,9 @@ def web(
     try:
         from celeriac.web.access import Access, read_accounts  # noqa: PLC0415  (needs the extra)
         from celeriac.web.action import Actions  # noqa: PLC0415
+        from celeriac.web.connection import ConnectionLimits  # noqa: PLC0415
         from celeriac.web.pages.mount import add_pages  # noqa: PLC0415
+        from celeriac.web.proxy import TrustedProxies  # noqa: PLC0415
         from celeriac.web.server import check_address, hosts_of, make_app, make_server  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
@@ -116,6 +127,7 @@ def web(
     if accounts is not None and access.is_open:
         raise CallerError(f"{accounts} names nobody: celeriac access add NAME --accounts {accounts}")
     check_address(host, access)
+    limits = ConnectionLimits(proxies=TrustedProxies(trusted_proxy or ()))
     noted = Audit(audit)
     if allow_control:
         noted.check()
@@ -132,7 +144,7 @@ def web(
         allowed = actions if allow_control else None
         app = make_app(board, access, allowed, hosts=hosts_of(host, allowed_host or ()))
         add_pages(app, board, access, allowed)
-        _serve(make_server(app), board, link)
+        _serve(make_server(app, limits), board, link)
     return Code.OK
 
 

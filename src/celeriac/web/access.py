@@ -54,7 +54,7 @@ _MOST_NEW_A_SECOND: Final = 2
 _MOST_REMEMBERED: Final = 10_000
 _GUESS_SECONDS: Final = 60.0
 MAX_SECRET_BYTES: Final = 1024
-#: Of a name that is remembered.
+#: Of a name or address that is remembered.
 _MOST_CHARS: Final = 64
 _MAX_FILE_BYTES: Final = 1 << 20
 
@@ -267,7 +267,7 @@ def _network_of(address: str) -> str:
     try:
         told = ip_address(address.partition("%")[0])
     except ValueError:
-        return address
+        return address[:_MOST_CHARS]
     if isinstance(told, IPv4Address):
         return str(told)
     return str(told.ipv4_mapped or IPv6Network((told, 64), strict=False))

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from celeriac.node.rate_limited_log import RateLimitedLog
+from celeriac.web.proxy import TrustedProxies
 
 __all__ = ["MAX_HEAD_BYTES", "ConnectionLimits", "bounded_protocols"]
 
@@ -41,15 +42,21 @@ _REASONS: Final = {
 class ConnectionLimits:
     """Counts the connections of a server; for the thread of its event loop.
 
-    Half of the connections, by default, may have the same address: that of one client, or of a proxy.
+    Half of the connections, by default, may have the same address. Trusted proxies may have all of them: the
+    connections of a proxy are those of many clients.
     """
 
     def __init__(
-        self, total: int | None = None, per_address: int | None = None, head_seconds: float = _HEAD_SECONDS
+        self,
+        total: int | None = None,
+        per_address: int | None = None,
+        head_seconds: float = _HEAD_SECONDS,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         self.total = _default_total() if total is None else total
         self.per_address = max(1, self.total // 2) if per_address is None else per_address
         self.head_seconds = head_seconds
+        self.proxies = proxies or TrustedProxies()
         self._open: Counter[str] = Counter()
         self._log = RateLimitedLog(logger)
 
@@ -60,7 +67,7 @@ class ConnectionLimits:
 
     def refusal(self, address: str) -> str:
         """Return why an address may not connect; an empty text if it may."""
-        if self._open[address] >= self.per_address:
+        if self._open[address] >= self.per_address and address not in self.proxies:
             return f"{self.per_address} connections are open from this address"
         if self.count >= self.total:
             return f"{self.total} connections are open"

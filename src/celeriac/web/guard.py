@@ -186,7 +186,7 @@ class _Answer:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """Return where somebody asks from; a proxy's address, if there is one."""
+    """Return the address of a client: the one that a trusted proxy forwards, or that of its connection."""
     return "" if connection.client is None else connection.client.host
 
 

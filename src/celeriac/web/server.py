@@ -151,7 +151,9 @@ def hosts_of(host: str, allowed: Iterable[str]) -> list[str]:
 
 def make_server(app: FastAPI, limits: ConnectionLimits | None = None) -> uvicorn.Server:
     """Return what serves it, ``run(sockets=[…])``, until SIGINT or SIGTERM, or its ``should_exit`` is set."""
-    http, websocket = bounded_protocols(limits or ConnectionLimits())
+    limits = limits or ConnectionLimits()
+    http, websocket = bounded_protocols(limits)
+    proxies = limits.proxies.networks
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -163,8 +165,8 @@ def make_server(app: FastAPI, limits: ConnectionLimits | None = None) -> uvicorn
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws=websocket,
         ws_max_size=_MAX_FRAME_BYTES,
-        # Who is before us, and says for whom it asks, is not known.
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,
     )
     return _Server(config)
 
