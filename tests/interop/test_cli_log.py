@@ -572,6 +572,32 @@ for command in json.loads(sys.argv[1]):
     assert all("pip install 'celeriac[history]'" in said for _, said in ends)
 
 
+def test_a_recorder_loads_arrow_after_it_has_subscribed() -> None:
+    program = """
+import sys
+from celeriac import Celeriac, ImproperlyConfigured, MemoryBroker
+
+class NoArrow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pyarrow":
+            print(broker.wait_for_subscriber(timeout=0.0))
+            raise ModuleNotFoundError(name=name)
+
+broker = MemoryBroker()
+sys.meta_path.insert(0, NoArrow())
+try:
+    Celeriac(broker, environ={}).history.Recorder("log", name="one").run()
+except ImproperlyConfigured as error:
+    print(error)
+"""
+
+    result = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+    assert result.stdout.startswith("True\na history needs pyarrow"), result.stderr
+
+
 def test_no_command_loads_arrow_before_it_reads_a_log() -> None:
     check = "import sys, celeriac.cli.root; print('pyarrow' in sys.modules)"
 

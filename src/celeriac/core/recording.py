@@ -174,9 +174,13 @@ class Recording(Generic[_T]):
         if events or ticket is not None:
             self._hold(_Batch(events, size, ticket), now)
 
-    def put(self, event: Event, *, now: float, ticket: _T | None = None) -> None:
-        """Hold an event of our own, whatever the room."""
-        self._hold(_Batch((event,), 0, ticket), now)
+    def put(self, event: Event, *, now: float, ticket: _T | None = None, is_first: bool = False) -> None:
+        """Hold an event of our own, whatever the room; ``is_first`` puts it before all that waits."""
+        self._hold(_Batch((event,), 0, ticket), now, is_first=is_first)
+
+    def wait_for_log(self) -> None:
+        """Give out no group until :meth:`written` is called: the log is not open yet."""
+        self._is_written = False
 
     def written(self) -> list[_T]:
         """Note that the group is recorded; return its tickets."""
@@ -284,10 +288,13 @@ class Recording(Generic[_T]):
         self._tickets -= len(tickets)
         self._writing, self._writing_bytes, self._writing_tickets = group, size, tickets
 
-    def _hold(self, batch: _Batch[_T], now: float) -> None:
+    def _hold(self, batch: _Batch[_T], now: float, *, is_first: bool = False) -> None:
         if not self._waiting:
             self._waiting_since = now
-        self._waiting.append(batch)
+        if is_first:
+            self._waiting.appendleft(batch)
+        else:
+            self._waiting.append(batch)
         self._events += len(batch.events)
         self._bytes += batch.size
         self._tickets += batch.ticket is not None

@@ -114,11 +114,12 @@ class History:
         on_turn: "Callable[[Progress], object] | None" = None,
     ) -> "Recorder":
         """Return what receives the events of the cluster and records them; see :class:`Recorder`."""
-        from celeriac.node.recorder import Recorder  # noqa: PLC0415 - only who records loads it
+        from celeriac.node.deferred_writer import DeferredWriter  # noqa: PLC0415 - only who records loads it
+        from celeriac.node.recorder import Recorder  # noqa: PLC0415
 
         return Recorder(
             self._connect(),
-            self.writer(url, name=name, spool=spool),
+            DeferredWriter(lambda: self.writer(url, name=name, spool=spool)),
             settings=self._settings,
             clock=self._clock,
             name=name or self.recorder_name,

@@ -15,6 +15,7 @@ from celeriac.model.events import Event
 from celeriac.model.message import Delivery, Message
 from celeriac.node.identity import anonymous_name
 from celeriac.node.reception import Reception
+from celeriac.node.record_gap import GapWriter
 from celeriac.node.record_progress import Progress
 from celeriac.node.record_source import NameTaken, RecordSource
 from celeriac.node.scribe import Opened, Scribe, Writer
@@ -37,8 +38,6 @@ _TELL_EVERY: Final = 0.25
 _LONG_WRITE: Final = 10.0
 #: At the end: how long what was sent to us before is still taken.
 _LAST_LOOK: Final = 0.5
-#: The reason of a gap.
-_REMOVED: Final = "recorded events may be lost: their files were removed or unmounted before they were sealed"
 
 
 class Recorder:
@@ -49,10 +48,10 @@ class Recorder:
     are for who listens, and whenever we did not, the log has a gap that says so.
 
     While the disk takes nothing RabbitMQ is asked for no more. Elsewhere up to ``log_pending_limit``
-    events wait, and those beyond are dropped, counted, and told of in the log.
+    events wait, also while the log is opened, and those beyond are dropped, counted, and told of in the log.
 
     It is run once. With ``is_passing`` no queue is made that outlives us. ``on_turn`` is called with the
-    :class:`Progress` several times a second; what it raises is logged, once, and ends nothing.
+    :class:`Progress` several times a second, once the log is open; errors of it are logged once.
     """
 
     def __init__(
@@ -91,16 +90,16 @@ class Recorder:
             routing_key=ALL_EVENTS,
             node_id=None,
         )
+        self._gaps = GapWriter(
+            self._recording, self._reception, self._source, longest_lag=settings.log_queue_expires
+        )
         self._scribe = Scribe(writer, self._source.wake)
-        self._longest_lag = settings.log_queue_expires
         self._received = 0
-        self._gaps = 0
         # A plain flag: a signal handler that set an Event could wait for the very thread it interrupts.
         self._is_stopping = False
         self._has_ended = False
         self._last: Event | None = None
         self._last_event_at: float | None = None
-        self._lag: float | None = None
         self._link_trouble = ""
         self._is_display_lost = False
         self._retry_at = self._tell_at = self._write_at = 0.0
@@ -115,13 +114,9 @@ class Recorder:
         when what was received could not be recorded.
         """
         end_at = inf if timeout is None else monotonic() + timeout
-        self.opened = opened = self._writer.open()
-        for damage in opened.damage:
-            logger.warning("%s", damage)
-        self._scribe.start()
         try:
             with stop_signals(self._on_signal):
-                self._begin(opened.last_received_at, end_at)
+                self._begin(end_at)
                 try:
                     self._turns(limit or inf, end_at)
                 except NetworkError:  # not one that is tried again; what came before it is recorded
@@ -149,11 +144,11 @@ class Recorder:
             pending=recording.pending,
             dropped=recording.dropped,
             refused=self.gate.refused.total(),
-            gaps=self._gaps,
+            gaps=self._gaps.count,
             segments=self._writer.sealed,
             pending_seals=self._writer.pending_seals,
             last_event_at=self._last_event_at,
-            lag=self._lag,
+            lag=self._gaps.lag,
             last_error=recording.trouble or self._hang() or self._link_trouble or self._scribe.seal_trouble,
         )
 
@@ -218,27 +213,35 @@ class Recorder:
         )
 
     def _settle(self, now: float) -> None:
-        """See what became of a group."""
+        """See what became of a group, or of the log that was to be opened."""
         outcome = self._scribe.outcome()
         if outcome is None:
             return
         error = outcome.error
-        if error is None:
+        if self.opened is None and error is not None:
+            raise error
+        if outcome.opened is not None:
+            self._note_opened(outcome.opened)
+        elif error is None:
             self._accept(self._recording.written())
             last = self._last
             if last is not None:
                 self._last_event_at = last.local_received
-                self._lag = max(0.0, time() - (last.timestamp or last.local_received or 0.0))
-            lost_since = self._writer.take_lost()
-            if lost_since is not None:
-                logger.error("%s", _REMOVED)
-                self._put_gap(_REMOVED, since=lost_since)
+                self._gaps.lag = max(0.0, time() - (last.timestamp or last.local_received or 0.0))
+            self._gaps.put_removed(self._writer.take_lost())
         elif isinstance(error, DiskError):
             if not self._recording.trouble:
                 logger.warning("Events cannot be recorded, and are tried again: %s", error)
             self._recording.failed(str(error), now=now)
         else:
             raise error
+
+    def _note_opened(self, opened: Opened) -> None:
+        self.opened = opened
+        for damage in opened.damage:
+            logger.warning("%s", damage)
+        self._gaps.open(opened.last_received_at)
+        self._recording.written()
 
     def _tick(self, now: float) -> None:
         for effect in self._recording.tick(now):
@@ -253,15 +256,13 @@ class Recorder:
                 self._write_at = monotonic()
                 self._scribe.write(events)
             case Dropped(events=count, since=since, until=until, reason=reason):
-                reason = f"{count} events were dropped, since they could not be written: {reason}"
-                logger.warning("%s", reason)
-                self._put_gap(reason, since=since, until=until)
+                self._gaps.put_dropped(count, since=since, until=until, reason=reason)
             case Pause() | Resume():
                 try:
                     if isinstance(effect, Pause):
                         self._source.pause()
                     else:
-                        self._note_overrun(self._source.resume())
+                        self._gaps.put_overrun(self._source.resume())
                 except ConnectionLost as error:
                     self._lose(error)
 
@@ -271,13 +272,8 @@ class Recorder:
         except ConnectionLost as error:
             self._lose(error)
 
-    def _put_gap(self, reason: str, since: float, until: float = 0.0, ticket: Delivery | None = None) -> None:
-        self._gaps += 1
-        gap = self._reception.gap(reason, since=since, until=max(since, until or time()))
-        self._recording.put(gap, now=monotonic(), ticket=ticket)
-
     def _tell(self, now: float) -> None:
-        if self._on_turn is not None and now >= self._tell_at:
+        if self.opened is not None and self._on_turn is not None and now >= self._tell_at:
             self._tell_at = now + _TELL_EVERY
             try:
                 self._on_turn(self.progress)
@@ -288,12 +284,29 @@ class Recorder:
 
     # -- the link
 
-    def _begin(self, last_received_at: float | None, end_at: float) -> None:
+    def _begin(self, end_at: float) -> None:
+        """Open the log and make the first link; the link first where events are lost without it."""
+        if self._source.is_kept:
+            self._open_log()
+            while self.opened is None and not self._is_stopping:
+                self._scribe.wait(_NAP)
+                self._settle(monotonic())
+            self._begin_link(end_at)
+        else:
+            self._begin_link(end_at)
+            self._open_log()
+
+    def _open_log(self) -> None:
+        self._write_at = monotonic()
+        self._recording.wait_for_log()
+        self._scribe.start()
+
+    def _begin_link(self, end_at: float) -> None:
         """Make the first link; for a while the broker may still hold that of a recorder that was killed."""
         give_up_at = monotonic() + self._source.longest_hold
         while not self._is_stopping and monotonic() < end_at:
             try:
-                self._connect(last_received_at)
+                self._connect()
             except NameTaken as error:
                 if monotonic() >= give_up_at:
                     raise ImproperlyConfigured(str(error)) from error
@@ -308,31 +321,18 @@ class Recorder:
     def _look(self, now: float) -> None:
         """Tell of what the broker drops because we take it too slowly."""
         try:
-            self._note_overrun(self._source.look(now=now))
+            self._gaps.put_overrun(self._source.look(now=now))
         except ConnectionLost as error:
             self._lose(error)
 
-    def _note_overrun(self, missed: str) -> None:
-        if missed:
-            self._put_gap(missed, since=self._reception.heard_at - self._lateness)
-
-    @property
-    def _lateness(self) -> float:
-        """By how much what we took last was late, and so at most what we would have taken next."""
-        return min(self._lag or 0.0, self._longest_lag) if self._source.is_kept else 0.0
-
-    def _connect(self, last_received_at: float | None = None) -> None:
+    def _connect(self) -> None:
         """Make a link; what was missed meanwhile goes into the log as a gap."""
         missed = self._source.open(self._reception, is_paused=self._recording.is_paused, now=monotonic())
         reception = self._reception
-        if missed and reception.is_interrupted:
-            # What waited in a queue that is gone was as late as what we last got out of it.
-            why = f"{missed}: {self._link_trouble}" if self._source.is_kept else self._link_trouble
-            self._put_gap(why, since=reception.heard_at - self._lateness, ticket=self._source.owed)
-        elif missed and last_received_at is not None:
-            self._put_gap(missed, since=last_received_at, ticket=self._source.owed)
-        elif self._source.owed is not None:
-            self._source.accept([self._source.owed])
+        if reception.is_interrupted:
+            self._gaps.reconnect(missed, trouble=self._link_trouble)
+        else:
+            self._gaps.start(missed)
         reception.resume(has_missed=False)
         self._link_trouble = ""
 
@@ -351,7 +351,8 @@ class Recorder:
         recording = self._recording
         recording.end()
         has_failed = False
-        while not recording.is_empty and not has_failed:
+        # A log that is not open yet counts as a group that is written.
+        while (recording.is_writing or not recording.is_empty) and not has_failed:
             now = monotonic()
             self._settle(now)
             self._tick(now)

@@ -71,12 +71,14 @@ class Writer(Protocol):
 
 class _Outcome(NamedTuple):
     error: BaseException | None
+    #: The state of the log that was opened.
+    opened: Opened | None
 
 
 class Scribe:
-    """Writes groups of events one after another; ``on_done`` is called, in its thread, after each.
+    """Opens a log and writes groups of events; ``on_done`` is called, in its thread, after each step.
 
-    What becomes of a group is told once, by :meth:`outcome`.
+    The result of each step is returned once, by :meth:`outcome`. The first is that of opening the log.
     """
 
     def __init__(self, writer: Writer, on_done: Callable[[], object]) -> None:
@@ -87,14 +89,14 @@ class Scribe:
         self._groups: SimpleQueue[list[Event] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[_Outcome] = SimpleQueue()
         self._done = Flag()
-        self._is_closed = False
+        self._is_open = False
         self._tick_at = 0.0
         self._sealed = 0
         # A disk that hangs must not keep the program from ending.
         self._thread = Thread(target=self._run, name="celeriac-scribe", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Open the log; returns at once."""
         self._thread.start()
 
     def write(self, events: list[Event]) -> None:
@@ -119,21 +121,32 @@ class Scribe:
 
     def has_ended(self, timeout: float) -> bool:
         """Wait until the log is closed; say whether it is. Its outcome is then the last."""
-        self._thread.join(timeout)
+        if self._thread.ident is not None:  # else it was never opened
+            self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._is_closed:
-            error: BaseException | None = None
-            try:
-                self._turn()
-            except Empty:
-                continue
-            except BaseException as raised:  # noqa: BLE001 - told by outcome()
-                error = raised
-            self._outcomes.put(_Outcome(error))
-            self._done.set()
-            self._on_done()
+        self._report(self._open)
+        while self._is_open:
+            self._report(self._turn)
+
+    def _report(self, step: Callable[[], Opened | None]) -> None:
+        opened: Opened | None = None
+        error: BaseException | None = None
+        try:
+            opened = step()
+        except Empty:
+            return
+        except BaseException as raised:  # noqa: BLE001 - returned by outcome()
+            error = raised
+        self._outcomes.put(_Outcome(error, opened))
+        self._done.set()
+        self._on_done()
+
+    def _open(self) -> Opened:
+        opened = self._writer.open()
+        self._is_open = True
+        return opened
 
     def _turn(self) -> None:
         """Do what is asked for; raises Empty if nothing was for a while."""
@@ -142,7 +155,7 @@ class Scribe:
             self._tick_at = monotonic() + _TICK
         events = self._groups.get(timeout=_TICK)
         if events is None:
-            self._is_closed = True
+            self._is_open = False
             self._writer.close()
         else:
             self._writer.append(events)

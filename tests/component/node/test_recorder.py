@@ -41,15 +41,20 @@ class Disk:
         self.found = Found()
         self.events: list[Event] = []
         self.recorded = self.sealed = self.pending_seals = 0
+        self.open_trouble: DiskError | None = None
         self.trouble: BaseException | None = None
         self.seal_trouble: DiskError | None = None
         self.lost_since: float | None = None
-        self.may_write = Flag()
+        self.may_open, self.may_write = Flag(), Flag()
+        self.may_open.set()
         self.may_write.set()
         self.is_closed = False
         self._added: list[Event] = []
 
     def open(self) -> Opened:
+        self.may_open.wait(PATIENCE)
+        if self.open_trouble is not None:
+            raise self.open_trouble
         return self.found
 
     def append(self, events: Sequence[Event]) -> None:
@@ -194,6 +199,96 @@ def test_the_time_before_the_start_is_a_gap_if_there_is_a_log(broker: MemoryBrok
 
     (gap,) = runs.gaps
     assert (gap.since, gap.reason) == (1000.0, "no recorder ran")
+
+
+def test_events_that_come_while_the_log_is_opened_are_recorded_behind_the_gap_of_the_restart(
+    broker: MemoryBroker,
+) -> None:
+    disk = Disk()
+    disk.may_open.clear()
+    disk.found.last_received_at = 1000.0
+    runs = Runs(broker, disk).start()
+
+    runs.publish("a", "b")
+    assert wait_until(lambda: runs.recorder.progress.pending == 2, patience=PATIENCE)
+    disk.may_open.set()
+    runs.wait_for(3)
+    runs.stop()
+
+    gap, first, _ = disk.events
+    assert isinstance(gap, Gap)
+    assert (gap.since, gap.reason, runs.uuids) == (1000.0, "no recorder ran", ["a", "b"])
+    assert gap.until <= (first.local_received or 0.0)
+
+
+def test_a_recorder_that_is_stopped_while_the_log_is_opened_records_the_events_that_came(
+    broker: MemoryBroker,
+) -> None:
+    disk = Disk()
+    disk.may_open.clear()
+    runs = Runs(broker, disk).start()
+    runs.publish("a")
+    assert wait_until(lambda: runs.recorder.progress.pending == 1, patience=PATIENCE)
+
+    runs.recorder.stop()
+    disk.may_open.set()
+    runs.join()
+
+    assert (runs.uuids, runs.error, disk.is_closed) == (["a"], None, True)
+    assert runs.told[-1].state == "stopped"
+
+
+def test_events_that_find_no_room_while_the_log_is_opened_are_counted_in_a_gap(broker: MemoryBroker) -> None:
+    disk = Disk()
+    disk.may_open.clear()
+    runs = Runs(broker, disk, log_pending_limit=2).start()
+
+    runs.publish("a", "b", "c")
+    assert wait_until(lambda: runs.recorder.progress.dropped == 1, patience=PATIENCE)
+    disk.may_open.set()
+    runs.wait_for(3)
+    runs.stop()
+
+    (gap,) = runs.gaps
+    assert runs.uuids == ["a", "b"]
+    assert gap.reason.startswith("1 events were dropped")
+
+
+def test_a_link_that_is_lost_while_the_log_is_opened_is_a_gap_behind_that_of_the_restart(
+    broker: MemoryBroker,
+) -> None:
+    disk = Disk()
+    disk.may_open.clear()
+    disk.found.last_received_at = 1000.0
+    runs = Runs(broker, disk).start()
+    runs.publish("a")
+    assert wait_until(lambda: runs.recorder.progress.pending == 1, patience=PATIENCE)
+
+    broker.stop()
+    runs.wait_until_state("link")
+    broker.start()
+    runs.wait_until_state("recording")
+    disk.may_open.set()
+    runs.wait_for(3)
+    runs.stop()
+
+    restart, loss = runs.gaps
+    assert (restart.since, restart.reason, runs.uuids) == (1000.0, "no recorder ran", ["a"])
+    assert restart.until <= loss.since
+    assert "is cut" in loss.reason
+
+
+def test_a_log_that_cannot_be_opened_ends_the_recorder_with_the_reason(broker: MemoryBroker) -> None:
+    disk = Disk()
+    disk.may_open.clear()
+    disk.open_trouble = DiskError("the disk is full")
+    runs = Runs(broker, disk).start()
+
+    disk.may_open.set()
+    runs.join()
+
+    assert runs.error is disk.open_trouble
+    assert runs.told == []
 
 
 def test_damage_is_told(broker: MemoryBroker, caplog: pytest.LogCaptureFixture) -> None:

@@ -58,6 +58,21 @@ def test_a_group_is_due_once_its_first_event_has_waited_for_the_interval() -> No
     assert groups == [[], [], ["a", "b"]]
 
 
+def test_no_group_is_given_out_until_the_log_is_open_and_the_first_event_comes_before_those_that_waited() -> (
+    None
+):
+    held = recording()
+    held.wait_for_log()
+    receive(held, "a", "b", now=10.0)
+    before, due_in = written(held, 20.0), held.due_in(20.0)
+
+    held.put(events("gap")[0], now=20.0, is_first=True)
+    held.written()
+
+    assert (before, due_in) == ([], None)
+    assert (written(held, 20.0), held.recorded) == (["gap", "a", "b"], 0)
+
+
 def test_a_group_that_is_large_is_due_at_once() -> None:
     held = recording(limit=GROUP_EVENTS * 2)
     receive(held, *map(str, range(GROUP_EVENTS - 1)))
