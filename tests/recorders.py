@@ -17,6 +17,7 @@ from celeriac.config import Settings
 from celeriac.model.events import Event, Gap, Received
 from celeriac.node.replay import Replay
 from celeriac.programs.process import wait_until
+from celeriac.store.columns import to_events
 from celeriac.store.event_log import EventLog
 from celeriac.transport.connect import connect
 from celeriac.wire.names import event_exchange
@@ -228,3 +229,54 @@ def unexplained(publisher: Publisher, log: Log) -> list[str]:
         for uuid, (begun_at, confirmed_at) in missing
         if not any(gap.since - lag <= confirmed_at and begun_at <= gap.until for gap in log.gaps)
     ]
+
+
+class Share(NamedTuple):
+    """What one recorder has of a log, by the number of each event, and its gaps."""
+
+    received_at: dict[str, float]
+    gaps: list[Gap]
+
+
+def read_shares(path: Path) -> dict[str, Share]:
+    """Return the share of each recorder, by its id; the events of each are in the order of their receipt."""
+    shares: dict[str, Share] = {}
+    for batch in EventLog(path).batches():
+        for recorder, event in zip(batch.column("recorder").to_pylist(), to_events(batch), strict=True):
+            share = shares.setdefault(recorder, Share({}, []))
+            if isinstance(event, Gap):
+                share.gaps.append(event)
+            elif isinstance(event, Received):
+                share.received_at[event.uuid] = event.local_received or 0.0
+    return shares
+
+
+def missed_outside_gaps(publisher: Publisher, share: Share) -> tuple[list[str], list[str]]:
+    """Return the events that a recorder does not have since its first, and those of them that no gap covers.
+
+    One publisher's events arrive in their order. So a gap covers an event if it begins no later than the
+    receipt of the one before it that the recorder has, and ends no earlier than its publication began.
+    """
+    missed: list[str] = []
+    uncovered: list[str] = []
+    last_at: float | None = None
+    spans = _joined(share.gaps)
+    for uuid, (begun_at, _) in publisher.published.items():
+        last_at = share.received_at.get(uuid, last_at)
+        if uuid in share.received_at or last_at is None:
+            continue
+        missed.append(uuid)
+        if not any(since <= last_at and begun_at <= until for since, until in spans):
+            uncovered.append(uuid)
+    return missed, uncovered
+
+
+def _joined(gaps: list[Gap]) -> list[tuple[float, float]]:
+    """Return the times of gaps, with those that touch as one."""
+    spans: list[tuple[float, float]] = []
+    for gap in sorted(gaps, key=lambda each: each.since):
+        if spans and gap.since <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], gap.until))
+        else:
+            spans.append((gap.since, gap.until))
+    return spans
