@@ -2,7 +2,9 @@
 
 from random import Random
 
-from celeriac.core.schedule import Schedule
+import pytest
+
+from celeriac.core.schedule import Schedule, time_aside
 
 
 def schedule(*moments: float) -> Schedule[str]:
@@ -153,3 +155,64 @@ def test_it_does_what_a_sorted_list_does() -> None:
         assert waiting.next_at == min((at for at, _ in model), default=None)
 
     assert list(waiting) == [key for _, key in sorted(model)]
+
+
+# -- the latest, and how long it may leave
+
+
+def test_the_latest_is_the_item_that_is_due_last() -> None:
+    waiting = schedule(1.0, 3.0, 2.0)
+
+    assert waiting.latest == (3.0, "1")
+    assert len(waiting) == 3
+
+
+def test_of_items_that_are_due_last_at_one_moment_the_newest_is_the_latest() -> None:
+    waiting = schedule(5.0, 5.0, 1.0)
+
+    assert waiting.latest == (5.0, "1")
+
+
+def test_an_empty_schedule_has_no_latest_item() -> None:
+    waiting = schedule(1.0)
+    waiting.due(1.0)
+
+    assert waiting.latest is None
+
+
+def test_an_item_that_left_or_was_added_again_is_the_latest_only_where_it_is_now() -> None:
+    waiting = schedule(1.0, 9.0, 8.0)
+    waiting.remove(1)
+    waiting.add(2, 0.5, "again")
+
+    assert waiting.latest == (1.0, "0")
+
+
+def test_the_latest_is_right_however_items_come_and_leave() -> None:
+    random, waiting = Random(7), schedule()
+    there: dict[int, tuple[float, int]] = {}
+    for number in range(3000):
+        key = random.randrange(60)
+        match random.randrange(4):
+            case 0:
+                waiting.remove(key)
+                there.pop(key, None)
+            case 1:
+                now = random.random() / 8
+                due = waiting.due(now)
+                assert len(due) == len([each for each in there.values() if each[0] <= now])
+                there = {key: each for key, each in there.items() if each[0] > now}
+            case _:
+                there[key] = (random.choice([0.25, 0.5, random.random()]), number)
+                waiting.add(key, there[key][0], str(number))
+        expected = max(there.values(), default=None)
+        assert waiting.latest == (None if expected is None else (expected[0], str(expected[1])))
+        assert len(waiting._heap) + len(waiting._latest) <= 4 * len(waiting) + 40
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds"),
+    [(1e11, 3600), (7200, 3600), (7199, 60), (120, 60), (119, 5), (10, 5), (9.9, 0), (0, 0), (-5, 0)],
+)
+def test_an_item_leaves_for_at_most_half_of_its_wait(wait: float, seconds: float) -> None:
+    assert time_aside(wait) == seconds
