@@ -17,7 +17,7 @@ from celeriac.model.message import Delivery, Exchange, Queue
 from celeriac.transport.base import Connection
 from tests.contract import DEFAULT, PATIENCE, Connect, publish
 
-__all__ = ["LostLinkContract", "OrderContract", "Taker", "TaskContract", "some_task_queue"]
+__all__ = ["AsideContract", "LostLinkContract", "OrderContract", "Taker", "TaskContract", "some_task_queue"]
 
 #: All that headers of a task hold: texts, nothing, lists of nothing, tables, numbers of any size.
 HEADERS: dict[str, object] = {
@@ -636,3 +636,69 @@ class LostLinkContract:
 
         assert is_kept == [False, False, False]
         assert left_in(connect, queue, 3) == [0, 1, 2]
+
+
+class AsideContract:
+    """For brokers that can move a delivery out of the way for a while."""
+
+    def test_what_was_set_aside_returns_as_it_was_sent_and_once(self, connect: Connect) -> None:
+        queue = some_task_queue(max_priority=9)
+        taker = Taker(connect(), queue)
+        options = {"correlation_id": "task-1", "reply_to": "queue-1", "priority": 3}
+        headers = HEADERS | {"x-mine": "stays"}
+        connect().publish(DEFAULT, b'{"number": 1}', routing_key=queue.name, headers=headers, **options)  # type: ignore[arg-type]
+        taker.drain(1)
+
+        # Twice: what RabbitMQ writes into its headers is left out of the next copy.
+        assert taker.link.set_aside(taker.deliveries[0], 0.05)
+        taker.drain(2)
+        assert taker.link.set_aside(taker.deliveries[1], 0.05)
+        taker.drain(3)
+
+        first, _, third = (each.message for each in taker.deliveries)
+        assert {key: third.headers[key] for key in headers} == {key: first.headers[key] for key in headers}
+        assert third._replace(headers={}) == first._replace(headers={})
+        taker.accept()
+        taker.link.close()
+        assert left_in(connect, queue, 0) == []
+
+    def test_what_was_set_aside_makes_room_for_others_at_once(self, connect: Connect) -> None:
+        queue = some_task_queue()
+        taker = Taker(connect(), queue, prefetch=1)
+        send(connect(), queue, *range(4))
+
+        for number in range(3):
+            taker.drain(number + 1)
+            assert taker.link.set_aside(taker.of(number), 600)
+
+        assert taker.drain(4) == [0, 1, 2, 3]
+
+    def test_what_was_set_aside_is_neither_lost_nor_doubled_when_the_link_is_closed(
+        self, connect: Connect
+    ) -> None:
+        queue = some_task_queue()
+        taker = Taker(connect(), queue)
+        send(connect(), queue, *range(20))
+        taker.drain(20)
+
+        for number in range(10):
+            assert taker.link.set_aside(taker.of(number), 0.05)
+        taker.link.close()
+
+        assert left_in(connect, queue, 20) == list(range(20))
+
+    def test_what_another_link_delivered_is_not_set_aside(self, connect: Connect) -> None:
+        queue = some_task_queue()
+        first = Taker(connect(), queue)
+        send(connect(), queue, 1)
+        first.drain(1)
+        first.link.close()
+        second = Taker(connect(), queue)
+        second.drain(1)
+
+        second.link.set_aside(first.deliveries[0], 600)
+        second.accept()
+        second.link.drain(0)
+        second.link.close()
+
+        assert left_in(connect, queue, 0) == []

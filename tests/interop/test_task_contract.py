@@ -10,7 +10,7 @@ from celeriac.config import Settings
 from celeriac.testing.brokers import RabbitServer
 from celeriac.transport.connect import connect as connect_to
 from tests.contract import Connect
-from tests.contract_tasks import LostLinkContract, OrderContract, TaskContract
+from tests.contract_tasks import AsideContract, LostLinkContract, OrderContract, TaskContract
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def links() -> Iterator[ExitStack]:
         yield stack
 
 
-class TestRedis(TaskContract, OrderContract):
+class TestRedis(TaskContract, OrderContract, AsideContract):
     """Redis, by its sockets."""
 
     @pytest.fixture
@@ -28,7 +28,7 @@ class TestRedis(TaskContract, OrderContract):
         return lambda: links.enter_context(connect_to(Settings(broker_url=redis_url)))
 
 
-class TestRabbitMQ(TaskContract, OrderContract, LostLinkContract):
+class TestRabbitMQ(TaskContract, OrderContract, LostLinkContract, AsideContract):
     """RabbitMQ, by the batches of its socket."""
 
     @pytest.fixture

@@ -19,8 +19,9 @@ from amqp.basic_message import Message as AmqpMessage
 from amqp.spec import Basic
 
 from celeriac.config import MIB, Settings
-from celeriac.errors import ConnectionLost
+from celeriac.errors import ConnectionLost, NetworkError
 from celeriac.model.message import Delivery, Exchange, Queue
+from celeriac.transport.amqp_aside import AsideQueues, properties_aside
 from celeriac.transport.amqp_consumer import AmqpConsumer
 from celeriac.transport.amqp_frames import spell_properties, spell_publish
 from celeriac.transport.amqp_reader import (
@@ -59,6 +60,8 @@ _LOOK_AFTER: Final = 128
 _PATIENCE: Final = 10.0
 #: How long we wait for it to say goodbye.
 _FAREWELL: Final = 1.0
+#: Leads to every queue by its name.
+_DEFAULT_EXCHANGE: Final = Exchange("", "direct")
 
 
 class AmqpConnection(KombuConnection):
@@ -70,6 +73,7 @@ class AmqpConnection(KombuConnection):
         self._reader = AmqpReader(self.address, self._descriptions)
         self._acknowledging: list[AmqpConsumer] = []
         self._settling: list[AmqpTaskConsumer] = []
+        self._aside = AsideQueues(self._new_channel, self._translated)
         #: Made when somebody first waits for it.
         self._wakeup: Wakeup | None = None
         self._publisher_id = 0
@@ -103,6 +107,25 @@ class AmqpConnection(KombuConnection):
         expiration: float | None = None,
     ) -> None:
         """Send one JSON message."""
+        properties = spell_properties(
+            headers or {},
+            is_persistent=is_persistent,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            priority=priority,
+            expiration="" if expiration is None else milliseconds(expiration),
+        )
+        self._publish(exchange, routing_key, properties, body)
+
+    def _publish(
+        self,
+        exchange: Exchange,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+        *,
+        is_mandatory: bool = False,
+    ) -> None:
         with self._translated():
             channel = self._publishing_channel(exchange)
             link = self._kombu.connection
@@ -111,15 +134,9 @@ class AmqpConnection(KombuConnection):
                 channel=channel.channel_id,
                 exchange=exchange.name,
                 routing_key=routing_key,
-                properties=spell_properties(
-                    headers or {},
-                    is_persistent=is_persistent,
-                    correlation_id=correlation_id,
-                    reply_to=reply_to,
-                    priority=priority,
-                    expiration="" if expiration is None else milliseconds(expiration),
-                ),
+                properties=properties,
                 frame_bytes=link.frame_max,
+                is_mandatory=is_mandatory,
             )
             self._published += 1
             link.transport.write(frames)
@@ -149,6 +166,20 @@ class AmqpConnection(KombuConnection):
         tag = delivery.tag
         if isinstance(tag, Ticket) and self._tasks.get(delivery.queue) is tag.consumer:
             tag.consumer.reject(tag.number, requeue=requeue)
+
+    def set_aside(self, delivery: Delivery, seconds: float) -> bool:
+        """Move a delivery out of the way: it is settled once the broker has confirmed its copy."""
+        tag, message = delivery.tag, delivery.message
+        consumer = self._tasks.get(delivery.queue)
+        if self.is_blocked or not isinstance(tag, Ticket) or consumer is not tag.consumer:
+            return False
+        name = self._aside.name_of(consumer.queue, seconds)
+        if name is None:
+            return False
+        # If somebody deleted the queue, the link is lost by this, and the next one declares the queue again.
+        self._publish(_DEFAULT_EXCHANGE, name, properties_aside(message), message.body, is_mandatory=True)
+        self._aside.move(self._published, tag)
+        return True
 
     def stop_consuming(self, queue: str) -> None:
         """Take no more from a queue. What was delivered is still to be settled."""
@@ -180,6 +211,9 @@ class AmqpConnection(KombuConnection):
         transport = None if link is None else link._transport  # noqa: SLF001
         if transport is not None and transport.sock is not None:
             transport.sock.settimeout(_FAREWELL)
+            with suppress(NetworkError):
+                if self._aside.is_moving:
+                    self.unconfirmed(_FAREWELL)
             self._write_settlements()
         super().close()
         self._settling.clear()
@@ -260,6 +294,7 @@ class AmqpConnection(KombuConnection):
 
     def _write_settlements(self) -> None:
         """Tell the broker what was settled, in one piece."""
+        self._aside.settle(self._confirmed)
         frames = b"".join([consumer.settlements() for consumer in self._settling])
         if frames:
             # If the link is lost the next call says so, and the messages come again.
@@ -272,6 +307,7 @@ class AmqpConnection(KombuConnection):
         if timeout != 0 and not self._has_come(inf if timeout is None else timeout):
             return
         self._read(0.0)
+        self._write_settlements()  # of what is aside by now: the broker may send no more before
 
     def _take_note(self) -> bool:
         is_woken = super()._take_note()

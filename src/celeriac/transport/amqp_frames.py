@@ -30,8 +30,8 @@ _FRAME_REST: Final = 8
 _METHOD, _HEADER, _BODY = 1, 2, 3
 #: The method, and a field that is reserved.
 _PUBLISH: Final = Struct(">HHH").pack(*Basic.Publish, 0)
-#: Neither mandatory nor immediate.
-_NO_FLAGS: Final = b"\0"
+#: Whether the broker returns a message that no queue takes; never immediate.
+_OPTIONAL, _MANDATORY = b"\0", b"\1"
 #: Class, weight, and size of the body.
 _CONTENT: Final = Struct(">HHQ")
 #: Which properties there are, a bit for each, in the order of what follows.
@@ -73,10 +73,17 @@ def spell_reject(channel: int, number: int, *, requeue: bool) -> bytes:
 
 
 def spell_publish(
-    body: bytes, *, channel: int, exchange: str, routing_key: str, properties: bytes, frame_bytes: int
+    body: bytes,
+    *,
+    channel: int,
+    exchange: str,
+    routing_key: str,
+    properties: bytes,
+    frame_bytes: int,
+    is_mandatory: bool = False,
 ) -> bytes:
-    """Return the frames that publish a message."""
-    method = _spell_route(exchange, routing_key)
+    """Return the frames that publish a message; a mandatory one is returned if no queue takes it."""
+    method = _spell_route(exchange, routing_key) + (_MANDATORY if is_mandatory else _OPTIONAL)
     header = _CONTENT.pack(Basic.Publish[0], 0, len(body)) + properties
     most = frame_bytes - _FRAME_REST
     if len(header) > most:
@@ -193,7 +200,7 @@ def _read_short(data: bytes, at: int) -> tuple[str, int]:
 
 @lru_cache(maxsize=256)
 def _spell_route(exchange: str, routing_key: str) -> bytes:
-    return _PUBLISH + _short(exchange) + _short(routing_key) + _NO_FLAGS
+    return _PUBLISH + _short(exchange) + _short(routing_key)
 
 
 def _short(text: str) -> bytes:

@@ -109,6 +109,13 @@ class Connection(Protocol):
     def reject(self, delivery: Delivery, *, requeue: bool) -> None:
         """Settle a delivery: the broker puts it back into its queue, marked as redelivered, or drops it."""
 
+    def set_aside(self, delivery: Delivery, seconds: float) -> bool:
+        """Move a delivery out of the way: after so many seconds its message is the last of its queue.
+
+        Return False where that cannot be; the delivery is then still ours. Until it returns, the message is
+        in no queue that somebody consumes from. A broker may need a queue for each length of time.
+        """
+
     def keep(self, delivery: Delivery) -> bool:
         """Go on holding, over this link, a delivery of one that was lost; say whether that can be.
 

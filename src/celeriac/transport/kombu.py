@@ -158,6 +158,10 @@ class KombuConnection(KombuLink):
             with suppress(ConnectionLost), self._translated():
                 tag.consumer.reject(tag.number, requeue=requeue)
 
+    def set_aside(self, delivery: Delivery, seconds: float) -> bool:  # noqa: ARG002
+        """Return False: kombu's transports have no way to that in common."""
+        return False
+
     def keep(self, delivery: Delivery) -> bool:  # noqa: ARG002
         """Return False: the broker gives out again what a lost link had."""
         return False

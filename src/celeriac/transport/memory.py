@@ -157,6 +157,11 @@ class MemoryBroker:
                 self._put_back([lent])
             self._changed.notify_all()
 
+    def set_aside(self, borrower: Borrower, number: int, seconds: float) -> bool:
+        """Move a message that was lent out of the way; it returns while somebody takes from its queue."""
+        with self._changed:
+            return self._lendings.set_aside(borrower, number, monotonic() + seconds)
+
     def end(self, borrower: Borrower) -> None:
         """Put back all that a borrower has."""
         with self._changed:
@@ -190,6 +195,7 @@ class MemoryBroker:
         self._held[name] = []
 
     def _lend(self, borrower: Borrower) -> list[Lent]:
+        self._lendings.return_due(self._queues, monotonic())
         lent: list[Lent] = []
         for name in borrower.takes:
             _, waiting = self._queues.get(name, (None, deque[Message]()))
@@ -311,11 +317,18 @@ class MemoryConnection:
 
     def accept(self, delivery: Delivery) -> None:
         """Settle a delivery: the broker forgets it."""
-        self._settle(delivery, requeue=False)
+        self.reject(delivery, requeue=False)
 
     def reject(self, delivery: Delivery, *, requeue: bool) -> None:
         """Settle a delivery: the broker puts it back in front of its queue, or drops it."""
-        self._settle(delivery, requeue=requeue)
+        # Of another link, or of none: the broker does not have it lent to us.
+        if isinstance(delivery.tag, Lent):
+            self.broker.settle(self._borrower, delivery.tag.number, requeue=requeue)
+
+    def set_aside(self, delivery: Delivery, seconds: float) -> bool:
+        """Move a delivery out of the way for so many seconds."""
+        tag = delivery.tag
+        return isinstance(tag, Lent) and self.broker.set_aside(self._borrower, tag.number, seconds)
 
     def keep(self, delivery: Delivery) -> bool:  # noqa: ARG002
         """Return False: the broker gives out again what a lost link had."""
@@ -338,10 +351,8 @@ class MemoryConnection:
         """Deliver what is there, waiting up to ``timeout`` seconds for the first message."""
         # An exception out of a callback leaves the messages after it here.
         if not self._waiting:
-            names = list(self._subscriptions)
-            taken = self.broker.take(
-                names, self._joined(), timeout, borrower=self._borrower, held=self._acknowledged
-            )
+            names, held = list(self._subscriptions), self._acknowledged
+            taken = self.broker.take(names, self._joined(), timeout, borrower=self._borrower, held=held)
             self._waiting.extend(taken)
         delivered = 0
         for _ in range(len(self._waiting)):
@@ -350,7 +361,7 @@ class MemoryConnection:
             name, message, lent = self._waiting.popleft()
             delivered += 1
             if lent is not None:
-                self._hand_over(lent)
+                self._borrower.hand_over(lent)
                 continue
             self._subscriptions[name][1](message._replace(exchange="", is_redelivered=False))
             if name in self._acknowledged:
@@ -381,18 +392,6 @@ class MemoryConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _hand_over(self, lent: Lent) -> None:
-        queue, take = self._borrower.takes[lent.queue]
-        message = lent.message
-        if queue.max_bytes is not None and len(message.body) > queue.max_bytes:
-            message = message._replace(body=b"", fault="body-size")
-        take(Delivery(message, lent.queue, lent))
-
-    def _settle(self, delivery: Delivery, *, requeue: bool) -> None:
-        # Of another link, or of none: the broker does not have it lent to us.
-        if isinstance(delivery.tag, Lent):
-            self.broker.settle(self._borrower, delivery.tag.number, requeue=requeue)
 
     def _joined(self) -> int:
         if self._epoch is None:

@@ -1,10 +1,13 @@
 """What a broker in this process has given out and is yet to be settled."""
 
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from celeriac.model.message import Message, Queue
+from celeriac.core.schedule import Schedule
+from celeriac.model.message import Delivery, Message, Queue
 from celeriac.transport.base import Take
 
 __all__ = ["Borrower", "Lendings", "Lent"]
@@ -27,6 +30,14 @@ class Borrower:
     #: Whether somebody asked it to wait no longer.
     is_woken: bool = False
 
+    def hand_over(self, lent: Lent) -> None:
+        """Give a message to its consumer; without its body, if that is too long."""
+        queue, take = self.takes[lent.queue]
+        message = lent.message
+        if queue.max_bytes is not None and len(message.body) > queue.max_bytes:
+            message = message._replace(body=b"", fault="body-size")
+        take(Delivery(message, lent.queue, lent))
+
 
 class Lendings:
     """Who has which messages, in the order they were given out. Who calls holds the broker's lock."""
@@ -34,6 +45,8 @@ class Lendings:
     def __init__(self) -> None:
         self._numbers = count()
         self._by_borrower: dict[Borrower, dict[int, Lent]] = {}
+        #: What was set aside, until it returns to its queue.
+        self._aside: Schedule[Lent] = Schedule()
 
     def room(self, borrower: Borrower) -> int:
         """Return how many more a link may have."""
@@ -48,6 +61,19 @@ class Lendings:
     def settle(self, borrower: Borrower, number: int) -> Lent | None:
         """Forget one message of a link, and return it; None if the link does not have it."""
         return self._by_borrower.get(borrower, {}).pop(number, None)
+
+    def set_aside(self, borrower: Borrower, number: int, until: float) -> bool:
+        """Keep one message of a link out of the way; return False if the link does not have it."""
+        lent = self.settle(borrower, number)
+        if lent is not None:
+            self._aside.add(number, until, lent)
+        return lent is not None
+
+    def return_due(self, queues: Mapping[str, tuple[Queue, deque[Message]]], now: float) -> None:
+        """Put what was set aside until now at the end of its queue, if that is still there."""
+        for lent in self._aside.due(now):
+            if lent.queue in queues:
+                queues[lent.queue][1].append(lent.message)
 
     def end(self, borrower: Borrower) -> list[Lent]:
         """Forget what a link has, and return it."""

@@ -102,6 +102,14 @@ class RedisConsuming(RedisDialer, ABC):
         else:
             self._tasks.unsettled.settle(tag, goes_back=requeue)
 
+    def set_aside(self, delivery: Delivery, seconds: float) -> bool:
+        """Move a delivery out of the way, with the next :meth:`drain`; links that consume move it back."""
+        tag = delivery.tag
+        if not is_own_tag(tag) or self._tasks is None:
+            return False
+        self._tasks.set_aside(tag, queue=delivery.queue, priority=delivery.message.priority, seconds=seconds)
+        return True
+
     def keep(self, delivery: Delivery) -> bool:
         """Go on holding, over this link, a delivery of one that was lost; say whether that can be."""
         tag = delivery.tag

@@ -41,6 +41,14 @@ class RedisNames:
         """Return the lists that a queue is made of, the one that is served first in front."""
         return [self._list(queue, step) for step in self._steps]
 
+    def aside_of(self, queue: str, priority: int) -> str:
+        """Return the sorted set of messages of a priority that were set aside, by the time they return."""
+        return self._aside(self.list_of(queue, priority))
+
+    def asides(self, queue: str) -> list[str]:
+        """Return the sorted sets of a queue, each followed by the list that its messages return to."""
+        return [key for list_name in self.lists(queue) for key in (self._aside(list_name), list_name)]
+
     def topics(self, exchange: Exchange, routing_key: str) -> list[str]:
         """Return the channels that a fan-out goes through."""
         name = f"{exchange.name}/{routing_key}" if routing_key and self.has_patterns else exchange.name
@@ -64,6 +72,9 @@ class RedisNames:
         """Return the key, the pattern and the queue of a binding; None for what is none."""
         parts = member.decode("utf-8", "replace").split(self._separator)
         return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None  # anyone may write there
+
+    def _aside(self, list_name: str) -> str:
+        return self.key(f"celeriac.aside.{list_name.removeprefix(self._prefix)}")
 
     def _list(self, queue: str, step: int) -> str:
         return self.key(f"{queue}{self._separator}{step}" if step else queue)

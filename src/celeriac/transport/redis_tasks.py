@@ -19,7 +19,7 @@ from celeriac.transport.base import Take
 from celeriac.transport.redis_link import Command, RedisLink
 from celeriac.transport.redis_names import RedisNames
 from celeriac.transport.redis_pipe import RedisPipe
-from celeriac.transport.redis_steps import TAKE
+from celeriac.transport.redis_steps import RETURN_DUE, TAKE
 from celeriac.transport.redis_unsettled import Unsettled
 from celeriac.wire.envelope import MAX_ENVELOPE_BYTES, envelope_bytes, opened
 from celeriac.wire.unacked import sheltered, unacked_ending
@@ -34,6 +34,9 @@ _MAX_TAKEN_BYTES: Final = 1024 * 1024
 #: How often to look where Redis does not tell us of changes, and where it does: something may swap
 #: databases, of which it tells nothing.
 _LOOK_EVERY, _LOOK_AGAIN = 0.2, 5.0
+#: How often to look for messages that were set aside and are to return: while there are some, and while there
+#: may be some of others. No more of them return at a time, so that Redis has time for others.
+_RETURN_EVERY, _RETURN_LOOK, _MAX_RETURNED = 1.0, 10.0, 1000
 #: All who wait are told of a task, and one gets it. Who came too late waits by chance before it asks again,
 #: up to so many seconds for each time that it did: so many who wait ask seldom, and one of them soon.
 _WAIT_EACH, _WAIT_MOST = 0.0005, 0.05
@@ -103,6 +106,8 @@ class RedisTasks:
         #: Whether we ask because we were told, and how often that was in vain: less once it was not.
         self._is_hopeful = False
         self._vain = 0
+        #: When to look for what is to return.
+        self._return_at = monotonic() + _RETURN_LOOK
         # What is taken and settled changes, too, but of that nobody wants to be told.
         refusal = link.attempt(("HELLO", 3), ("CLIENT", "TRACKING", "ON", "OPTIN"), _TELL_OF_NEXT)
         self._is_told = not refusal
@@ -129,7 +134,7 @@ class RedisTasks:
         while self.unsettled.is_returning:  # what goes back must be there before more is taken
             self._pipe.finish(_PATIENCE)
             wait = self.unsettled.prepare(is_consuming=bool(self._consumers))
-        wait = min(wait, self._ask())
+        wait = min(wait, self._return_due(), self._ask())
         self._pipe.flush()
         return min(wait, self._pipe.patience())
 
@@ -160,7 +165,29 @@ class RedisTasks:
         taken = range(asked.first, asked.first + asked.room) if asked is not None else ()
         return {self._tag(number): True for number in taken} | self.unsettled.unfinished()
 
+    def set_aside(self, tag: str, *, queue: str, priority: int, seconds: float) -> None:
+        """Have a message moved out of the way for so many seconds."""
+        self.unsettled.set_aside(tag, queue=queue, priority=priority, seconds=seconds)
+        self._return_at = min(self._return_at, monotonic() + _RETURN_EVERY)
+
     # -- asking
+
+    def _return_due(self) -> float:
+        """Have what was set aside return to its queue if it is time; return when to look again."""
+        if not self._consumers:
+            return math.inf
+        now = monotonic()
+        if now >= self._return_at:
+            self._return_at = now + _RETURN_LOOK
+            keys = [key for queue in self._consumers for key in self._names.asides(queue)]
+            self._pipe.ask(
+                "EVAL", RETURN_DUE, len(keys), *keys, repr(time()), _MAX_RETURNED, then=self._look_soon
+            )
+        return self._return_at - now
+
+    def _look_soon(self, left: int) -> None:
+        if left:
+            self._return_at = monotonic() + _RETURN_EVERY
 
     def _ask(self) -> float:
         """Ask for messages if some may be there, and for being told of more; return when to ask again."""

@@ -15,8 +15,8 @@ from celeriac.errors import PeerError
 from celeriac.transport.redis_link import Command
 from celeriac.transport.redis_names import RedisNames
 from celeriac.transport.redis_pipe import RedisPipe
-from celeriac.transport.redis_steps import TAKE_BACK
-from celeriac.wire.unacked import priority_of, read_unacked, returned
+from celeriac.transport.redis_steps import SET_ASIDE, TAKE_BACK
+from celeriac.wire.unacked import priority_of, read_unacked, returned, unacked_ending
 
 __all__ = ["Unsettled"]
 
@@ -76,6 +76,23 @@ class Unsettled:
         self.held.pop(tag, None)
         if self._to_settle.setdefault(tag, goes_back):
             self._returning.add(tag)
+
+    def set_aside(self, tag: str, *, queue: str, priority: int, seconds: float) -> None:
+        """Have a message moved out of the way for so many seconds; it goes back if the link is lost."""
+        self.held.pop(tag, None)
+        self._settling[tag] = True
+        names = self._names
+        keys = (names.unacked, names.unacked_index, names.aside_of(queue, priority))
+        command: Command = (
+            "EVAL",
+            SET_ASIDE,
+            len(keys),
+            *keys,
+            tag,
+            repr(time() + seconds),
+            unacked_ending(queue),
+        )
+        self._pipe.ask(*command, then=partial(self._end_return, tag))
 
     def unfinished(self) -> dict[str, bool]:
         """Return what Redis did not confirm to be settled."""

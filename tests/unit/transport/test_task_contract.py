@@ -10,10 +10,10 @@ from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect as connect_to
 from celeriac.transport.memory import MemoryBroker
 from tests.contract import Connect
-from tests.contract_tasks import LostLinkContract, OrderContract, TaskContract
+from tests.contract_tasks import AsideContract, LostLinkContract, OrderContract, TaskContract
 
 
-class TestMemoryBroker(TaskContract, OrderContract, LostLinkContract):
+class TestMemoryBroker(TaskContract, OrderContract, LostLinkContract, AsideContract):
     """The broker of our own."""
 
     @pytest.fixture
