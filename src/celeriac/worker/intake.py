@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from celeriac.config import Settings
 from celeriac.core.admission import Discard, Run, Wait, admit, time_limits
 from celeriac.core.rate import RateLimits, parse_rate
-from celeriac.core.schedule import Schedule
-from celeriac.errors import CeleriacError, NetworkError, NotRegistered, PeerError, TaskRevoked
+from celeriac.core.schedule import Schedule, time_aside
+from celeriac.errors import CallerError, CeleriacError, NetworkError, NotRegistered, PeerError, TaskRevoked
 from celeriac.model.message import Delivery
 from celeriac.model.outcome import Outcome
 from celeriac.model.states import FAILURE, REJECTED, REVOKED, STARTED
@@ -42,6 +42,7 @@ class Intake:
 
     ``settle`` says what becomes of the message of a task, from any thread, and ``settle_now`` of one
     that nothing is done for, from the thread that drains; ``write_settlements`` has the broker know at once.
+    ``set_aside`` moves the message of a task that is due late out of the way, from the thread that drains.
 
     A task with early acknowledgement that kills its process must not run again and again. Where that is the
     worker's own, the acknowledgement of a first run may be lost with it: to write each before its task begins
@@ -64,6 +65,7 @@ class Intake:
         settle_now: Callable[[Delivery, Verdict], None],
         write_settlements: Callable[[Sequence[tuple[Assignment, Verdict]]], None],
         wake: Callable[[], None],
+        set_aside: Callable[[Delivery, float], bool],
     ) -> None:
         self._settings = settings
         self._hostname = hostname
@@ -77,6 +79,7 @@ class Intake:
         self._settle_now = settle_now
         self._write_settlements = write_settlements
         self._wake = wake
+        self._set_aside = set_aside
         #: Tasks that wait for their moment.
         self.schedule: Schedule[Assignment] = Schedule()
         self._rates: RateLimits[Assignment] = RateLimits()
@@ -88,7 +91,9 @@ class Intake:
         self.is_running_in_place = False
         #: Messages that were rejected, by reason.
         self.refused: Counter[str] = Counter()
-        self._refusals = RateLimitedLog(logger)
+        #: How often a task left because too many wait for their moment.
+        self.set_aside = 0
+        self._log = RateLimitedLog(logger)
         #: Of the tasks that came by now: a module that is imported late may bring more of them.
         self._traits: dict[str, Traits] = {}
         self._unknown = Traits.of(None, settings)
@@ -162,7 +167,7 @@ class Intake:
     def _count_refusal(self, delivery: Delivery, reason: str, error: Exception | None) -> None:
         self.refused[reason] += 1
         message = delivery.message
-        self._refusals.write(
+        self._log.write(
             logging.ERROR,
             reason,
             "Rejected message %.100r of queue %r: %s (%d so far). Its sender must use JSON and valid headers "
@@ -185,11 +190,46 @@ class Intake:
             case Wait(until):
                 assignment.stage = Stage.SCHEDULED
                 self.schedule.add(assignment.key, until, assignment)
+                self._limit_schedule()
             case Discard("unregistered"):
                 error = NotRegistered(assignment.request.task)
                 self._end(assignment, self._unbegun(assignment, FAILURE, error)._replace(cause="unknown"))
             case Discard(reason):
                 self.end_revoked(assignment, is_expired=reason == "expired")
+
+    def _limit_schedule(self) -> None:
+        """Set the latest tasks aside, so that those which wait for their moment leave room for others."""
+        limit = self._settings.worker_eta_task_limit
+        while len(self.schedule) > limit and (latest := self.schedule.latest) is not None:
+            until, assignment = latest
+            seconds = time_aside(until - time())
+            if not seconds:
+                return  # all are due soon
+            try:
+                is_aside = self._set_aside(assignment.source, seconds)
+            except CallerError as error:
+                self._drop(assignment, "headers", error)
+                continue
+            if not is_aside:
+                self._log.write(
+                    logging.WARNING,
+                    "stays",
+                    "%d tasks wait for their ETA in this worker and cannot be set aside at the broker; other "
+                    "tasks may not run until some are due. Raise worker_eta_task_limit, which is %d",
+                    len(self.schedule),
+                    limit,
+                )
+                return
+            self._forget(assignment)
+            self.set_aside += 1
+            self._log.write(
+                logging.WARNING,
+                "set aside",
+                "Set aside %d tasks so far, those with the latest ETA: %d wait in this worker. They return "
+                "before their ETA. To keep more in the worker, raise worker_eta_task_limit",
+                self.set_aside,
+                limit,
+            )
 
     def end_revoked(self, assignment: Assignment, *, is_expired: bool = False) -> None:
         """End a task that has not begun: it was revoked, or came too late."""
@@ -249,10 +289,14 @@ class Intake:
             # The network, the pool or the machine: not the message.
             raise
         except Exception as error:  # noqa: BLE001 - as when it came
-            self._forget(assignment)
-            self._count_refusal(assignment.source, _reason_of(error), error)
-            self._settle(assignment, Verdict.DROP)
+            self._drop(assignment, _reason_of(error), error)
         return None
+
+    def _drop(self, assignment: Assignment, reason: str, error: Exception) -> None:
+        """Reject the message of a task that has not begun."""
+        self._forget(assignment)
+        self._count_refusal(assignment.source, reason, error)
+        self._settle(assignment, Verdict.DROP)
 
     def next_due(self, most: float) -> float:
         """Return after how many seconds something is due, ``most`` at the most."""

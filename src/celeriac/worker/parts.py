@@ -212,6 +212,7 @@ class Parts:
             settle_now=self.tasks.settle_now,
             write_settlements=self.tasks.write_settlements,
             wake=self.tasks.wake,
+            set_aside=self.tasks.set_aside,
         )
 
     def _mailbox(self, stop: Callable[[], object]) -> Mailbox:

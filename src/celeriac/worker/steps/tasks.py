@@ -236,6 +236,13 @@ class TasksStep(Step):
         if self._link is not None:
             _settle(self._link, delivery, verdict)
 
+    def set_aside(self, delivery: Delivery, seconds: float) -> bool:
+        """Move the message of a task out of the way for a while; return False if that cannot be now."""
+        try:
+            return self._link is not None and self._link.set_aside(delivery, seconds)
+        except ConnectionLost:
+            return False  # the next drain says so, too
+
     # -- the link
 
     def _open(self) -> None:

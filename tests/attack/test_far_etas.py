@@ -1,0 +1,93 @@
+"""Tasks with a far ETA, more than a worker may hold, do not keep ordinary tasks from running.
+
+A real worker with a small limit, on both brokers: the latest tasks wait at the broker, and none is lost.
+"""
+
+import json
+from collections.abc import Callable
+from time import time
+
+import amqp
+
+from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.peers import CeleriacWorker
+from tests.fleet import PATIENCE, come_true, running
+from tests.stage import Stage
+from tests.wires import AmqpWire, Raw, RedisWire, Wire
+
+TASK = "peers.echo"
+FAR = "9999-01-01T00:00:00+00:00"
+BODY = json.dumps([["x"], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]).encode()
+LIMIT = 50
+#: More than the limit and the tasks that a worker takes ahead, several times.
+FAR_TASKS = 200
+
+
+def test_far_etas_do_not_keep_tasks_from_running_on_redis(redis_url: str) -> None:
+    with RedisWire(redis_url) as wire:
+        attack(wire, redis_url, redis_url, lambda: int(wire.client.zcard("celeriac.aside.far")))
+
+
+def test_far_etas_do_not_keep_tasks_from_running_on_rabbitmq(
+    rabbit_server: RabbitServer, amqp_url: str, redis_url: str
+) -> None:
+    host, vhost = f"127.0.0.1:{rabbit_server.port}", amqp_url.rpartition("/")[2]
+    with AmqpWire(amqp_url) as wire, amqp.Connection(host, virtual_host=vhost) as connection:
+
+        def count() -> int:
+            try:
+                name = "celeriac.aside.far.3600"
+                return int(connection.channel().queue_declare(name, passive=True).message_count)
+            except amqp.NotFound:
+                return 0
+
+        attack(wire, amqp_url, redis_url, count)
+
+
+def test_a_task_that_was_moved_aside_runs_at_its_eta_on_redis(redis_url: str) -> None:
+    attack_with_near_etas(redis_url, redis_url)
+
+
+def test_a_task_that_was_moved_aside_runs_at_its_eta_on_rabbitmq(amqp_url: str, redis_url: str) -> None:
+    attack_with_near_etas(amqp_url, redis_url)
+
+
+def limited(stage: Stage, limit: int) -> CeleriacWorker:
+    """Return a worker that holds only so many tasks with an ETA."""
+    return stage.worker("far@attacked", environment={"CELERIAC_WORKER_ETA_TASK_LIMIT": str(limit)})
+
+
+def attack(wire: Wire, url: str, backend: str, count_aside: Callable[[], int]) -> None:
+    """Fill the queue with far tasks; those behind them run, and each far task is somewhere."""
+    with Stage.on(url, backend) as stage:
+        assert wire.length("far") == 0
+        for number in range(FAR_TASKS):
+            wire.send_task("far", Raw(BODY, headers={"task": TASK, "id": f"far-{number}", "eta": FAR}))
+        results = [stage.app.send_task(TASK, [number], queue="far") for number in range(20)]
+        with running(worker := limited(stage, LIMIT)):
+            assert [each.get(timeout=PATIENCE) for each in results] == list(range(20))
+
+            ask = stage.ask(worker)
+            assert come_true(lambda: wire.length("far") == 0 and count_aside() == FAR_TASKS - LIMIT)
+            assert len(ask.scheduled()[worker.hostname]) == LIMIT
+            assert ask.stats()[worker.hostname]["set_aside"] == FAR_TASKS - LIMIT
+
+            worker.stop()
+            assert worker.exit_code == 0
+            assert (wire.length("far"), count_aside()) == (LIMIT, FAR_TASKS - LIMIT)
+            assert len([line for line in worker.log().splitlines() if "worker_eta_task_limit" in line]) == 1
+            assert worker.errors() == []
+
+
+def attack_with_near_etas(url: str, backend: str) -> None:
+    """Let more tasks be due within half a minute than a worker may hold: each runs once its moment comes."""
+    with Stage.on(url, backend) as stage, running(worker := limited(stage, 5)):
+        begin = time()
+        etas = [begin + (20 if number < 5 else 20.5) for number in range(15)]
+        results = [
+            stage.app.send_task(TASK, [number], queue="far", eta=eta) for number, eta in enumerate(etas)
+        ]
+
+        assert [each.get(timeout=PATIENCE) for each in results] == list(range(15))
+        assert time() >= max(etas)
+        assert stage.ask(worker).stats()[worker.hostname]["set_aside"] >= 10
