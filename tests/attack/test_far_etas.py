@@ -4,6 +4,7 @@ A real worker with a small limit, on both brokers: the latest tasks wait at the 
 """
 
 import json
+import re
 from collections.abc import Callable
 from time import time
 
@@ -11,7 +12,7 @@ import amqp
 
 from celeriac.testing.brokers import RabbitServer
 from celeriac.testing.peers import CeleriacWorker
-from tests.fleet import PATIENCE, come_true, running
+from tests.fleet import PATIENCE, come_true, kill_all, running
 from tests.stage import Stage
 from tests.wires import AmqpWire, Raw, RedisWire, Wire
 
@@ -21,6 +22,8 @@ BODY = json.dumps([["x"], {}, {"callbacks": None, "errbacks": None, "chain": Non
 LIMIT = 50
 #: More than the limit and the tasks that a worker takes ahead, several times.
 FAR_TASKS = 200
+#: So many that a worker can be killed before it has seen them all.
+MANY = 2000
 
 
 def test_far_etas_do_not_keep_tasks_from_running_on_redis(redis_url: str) -> None:
@@ -33,15 +36,45 @@ def test_far_etas_do_not_keep_tasks_from_running_on_rabbitmq(
 ) -> None:
     host, vhost = f"127.0.0.1:{rabbit_server.port}", amqp_url.rpartition("/")[2]
     with AmqpWire(amqp_url) as wire, amqp.Connection(host, virtual_host=vhost) as connection:
+        attack(wire, amqp_url, redis_url, lambda: length(connection, "celeriac.aside.far.3600"))
 
-        def count() -> int:
-            try:
-                name = "celeriac.aside.far.3600"
-                return int(connection.channel().queue_declare(name, passive=True).message_count)
-            except amqp.NotFound:
-                return 0
 
-        attack(wire, amqp_url, redis_url, count)
+def test_a_worker_killed_while_it_sets_tasks_aside_loses_none_on_redis(redis_url: str) -> None:
+    with RedisWire(redis_url) as wire:
+        client = wire.client
+        kill_between(wire, redis_url, redis_url, lambda: int(client.zcard("celeriac.aside.far")))
+
+        # Each is in one place: what the dead worker held goes back after the visibility timeout.
+        def is_complete() -> bool:
+            waiting = client.lrange("far", 0, -1)
+            found = [*waiting, *client.hvals("unacked"), *client.zrange("celeriac.aside.far", 0, -1)]
+            return sorted(ids_in(b"\n".join(found))) == sorted(f"far-{number}" for number in range(MANY))
+
+        assert come_true(is_complete)
+
+
+def test_a_worker_killed_while_it_sets_tasks_aside_loses_none_on_rabbitmq(
+    rabbit_server: RabbitServer, amqp_url: str, redis_url: str
+) -> None:
+    host, vhost = f"127.0.0.1:{rabbit_server.port}", amqp_url.rpartition("/")[2]
+    with AmqpWire(amqp_url) as wire, amqp.Connection(host, virtual_host=vhost) as connection:
+        aside = "celeriac.aside.far.3600"
+        kill_between(wire, amqp_url, redis_url, lambda: length(connection, aside))
+
+        # The broker may need a moment to see that the connection is closed.
+        found: list[str] = []
+
+        def is_complete() -> bool:
+            channel = connection.channel()
+            for queue in ("far", aside):
+                while (message := channel.basic_get(queue)) is not None:
+                    channel.basic_ack(message.delivery_tag)
+                    found.append(message.headers["id"])
+            return {f"far-{number}" for number in range(MANY)} == set(found)
+
+        assert come_true(is_complete)
+        # Of those that were on their way both copies may be there.
+        assert len(found) <= MANY + LIMIT + 16
 
 
 def test_a_task_that_was_moved_aside_runs_at_its_eta_on_redis(redis_url: str) -> None:
@@ -50,6 +83,19 @@ def test_a_task_that_was_moved_aside_runs_at_its_eta_on_redis(redis_url: str) ->
 
 def test_a_task_that_was_moved_aside_runs_at_its_eta_on_rabbitmq(amqp_url: str, redis_url: str) -> None:
     attack_with_near_etas(amqp_url, redis_url)
+
+
+def length(connection: amqp.Connection, queue: str) -> int:
+    """Return how many messages wait in a queue of RabbitMQ, 0 if there is none."""
+    try:
+        return int(connection.channel().queue_declare(queue, passive=True).message_count)
+    except amqp.NotFound:
+        return 0
+
+
+def ids_in(data: bytes) -> list[str]:
+    """Return the ids of the far tasks in envelopes of Redis."""
+    return re.findall(r'"id": "(far-[0-9]+)"', data.decode())
 
 
 def limited(stage: Stage, limit: int) -> CeleriacWorker:
@@ -61,8 +107,7 @@ def attack(wire: Wire, url: str, backend: str, count_aside: Callable[[], int]) -
     """Fill the queue with far tasks; those behind them run, and each far task is somewhere."""
     with Stage.on(url, backend) as stage:
         assert wire.length("far") == 0
-        for number in range(FAR_TASKS):
-            wire.send_task("far", Raw(BODY, headers={"task": TASK, "id": f"far-{number}", "eta": FAR}))
+        send_far(wire, FAR_TASKS)
         results = [stage.app.send_task(TASK, [number], queue="far") for number in range(20)]
         with running(worker := limited(stage, LIMIT)):
             assert [each.get(timeout=PATIENCE) for each in results] == list(range(20))
@@ -77,6 +122,27 @@ def attack(wire: Wire, url: str, backend: str, count_aside: Callable[[], int]) -
             assert (wire.length("far"), count_aside()) == (LIMIT, FAR_TASKS - LIMIT)
             assert len([line for line in worker.log().splitlines() if "worker_eta_task_limit" in line]) == 1
             assert worker.errors() == []
+
+
+def kill_between(wire: Wire, url: str, backend: str, count_aside: Callable[[], int]) -> None:
+    """Send far tasks, and kill the worker with SIGKILL while it sets them aside."""
+    with Stage.on(url, backend) as stage:
+        assert wire.length("far") == 0
+        send_far(wire, MANY)
+        worker = limited(stage, LIMIT)
+        try:
+            worker.begin()
+            assert come_true(lambda: count_aside() > 0)
+        finally:
+            kill_all([worker])
+
+
+def send_far(wire: Wire, count: int) -> None:
+    """Send tasks that never come due."""
+    for number in range(count):
+        wire.send_task(
+            "far", Raw(BODY, headers={"task": TASK, "id": f"far-{number}", "eta": FAR}), delivery_mode=2
+        )
 
 
 def attack_with_near_etas(url: str, backend: str) -> None:

@@ -167,6 +167,53 @@ def test_where_all_queues_are_quorum_queues_that_is_told_with_the_fix(
     assert taker.drain(1) == [1]
 
 
+def aside_of(queue: Queue, seconds: int) -> str:
+    return f"celeriac.aside.{queue.name}.{seconds}"
+
+
+def test_a_task_is_not_lost_if_its_queue_aside_was_deleted(connect: Connect) -> None:
+    queue = some_task_queue()
+    taker = Taker(connect(), queue)
+    send(connect(), queue, 1, 2)
+    taker.drain(2)
+    taker.link.set_aside(taker.of(1), 600)
+    wait_until(lambda: taker.link.drain(0.05) > 0 or taker.link.unconfirmed() == 0, patience=PATIENCE)
+    connect().delete_queue(aside_of(queue, 600))
+
+    taker.link.set_aside(taker.of(2), 600)
+    with pytest.raises(ConnectionLost):
+        drain_on(taker.link)
+    taker.link.close()
+
+    assert left_in(connect, queue, 1) == [2]
+
+
+def test_where_the_queue_aside_is_refused_the_delivery_stays_ours(
+    connect: Connect, channel: amqp.Channel
+) -> None:
+    queue = some_task_queue()
+    channel.queue_declare(aside_of(queue, 600), durable=True, auto_delete=False)
+    taker = Taker(connect(), queue)
+    send(connect(), queue, 1)
+    taker.drain(1)
+
+    assert [taker.link.set_aside(taker.of(1), 600) for _ in range(2)] == [False, False]
+    taker.accept()
+    taker.link.close()
+    assert left_in(connect, queue, 0) == []
+
+
+def test_what_was_set_aside_of_a_quorum_queue_returns(connect: Connect, quorum: Queue) -> None:
+    taker = Taker(connect(), quorum)
+    send(connect(), quorum, 1)
+    taker.drain(1)
+
+    assert taker.link.set_aside(taker.of(1), 0.05)
+
+    assert taker.drain(2) == [1, 1]
+    connect().delete_queue(aside_of(quorum, 0))
+
+
 @pytest.mark.parametrize(("prefetch", "expected"), [(0, 1), (-3, 1), (1_000_000, 20)])
 def test_any_limit_is_made_one_that_rabbitmq_can_count(
     connect: Connect, prefetch: int, expected: int

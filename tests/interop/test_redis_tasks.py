@@ -310,3 +310,41 @@ def test_a_visibility_timeout_that_is_none_is_a_mistake_in_the_settings(
 
     with pytest.raises(ImproperlyConfigured, match="visibility_timeout"):
         link.consume(QUEUE, print, prefetch=1)
+
+
+def test_kombu_takes_what_we_set_aside_and_moved_back(connect: Connect, client: Any, redis_url: str) -> None:
+    taker = Taker(connect(), QUEUE, prefetch=1)
+    send(connect(), QUEUE, 1)
+    taker.drain(1)
+    (entry,) = client.hvals("unacked")
+    taker.link.set_prefetch(0)
+
+    assert taker.link.set_aside(taker.deliveries[0], 600.0)
+    assert wait_until(lambda: taker.link.drain(0.05) == 0 and held(client) == (0, 0), patience=PATIENCE)
+
+    (aside,) = client.zrange("celeriac.aside.tasks", 0, -1)
+    assert entry.startswith(b"[" + aside.partition(b" ")[2])
+    client.zadd("celeriac.aside.tasks", {aside: 0})
+    assert wait_until(lambda: taker.link.drain(0.05) > 0 or client.llen("tasks") > 0, patience=PATIENCE)
+    theirs = KombuTaker(redis_url)
+    assert wait_until(lambda: theirs.drain() == 1, patience=PATIENCE)
+    assert theirs.numbers == [1]
+    assert client.exists("celeriac.aside.tasks") == 0
+    theirs.accept()
+    theirs.connection.release()
+
+
+def test_what_cannot_be_set_aside_because_of_a_strange_key_stays_unsettled(
+    connect: Connect, client: Any
+) -> None:
+    taker = Taker(connect(), QUEUE)
+    send(connect(), QUEUE, 1)
+    taker.drain(1)
+    client.set("celeriac.aside.tasks", "x")
+
+    taker.link.set_aside(taker.deliveries[0], 60.0)
+    taker.link.drain(0.05)
+
+    assert client.hlen("unacked") == 1
+    send(connect(), QUEUE, 2)
+    assert taker.drain(2) == [1, 2]

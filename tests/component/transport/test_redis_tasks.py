@@ -275,6 +275,20 @@ def test_what_was_said_first_of_a_delivery_holds(server: Server) -> None:
     assert unsettled.unfinished() == {"celeriac.a": True, "celeriac.b": False}
 
 
+def test_what_is_set_aside_goes_back_if_that_is_not_confirmed(server: Server) -> None:
+    worker = Worker(server, prefetch=1)
+    worker.turn(NOTHING, taken(ENVELOPE), existing(0))
+    tag = str(worker.deliveries[0].tag)
+    worker.tasks.prefetch = 0
+
+    worker.tasks.set_aside(tag, queue="tasks", priority=0, seconds=60.0)
+    before = worker.tasks.unfinished()
+    worker.turn(ONE)
+
+    assert (before, worker.tasks.unfinished()) == ({tag: True}, {})
+    assert worker.tasks.unsettled.held == {}
+
+
 # -- a link that answers when it likes
 
 
