@@ -26,7 +26,7 @@ from celeriac.testing.brokers import RabbitServer
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.base import Connection
 from celeriac.wire.names import task_queue
-from tests.contract import DEFAULT, PATIENCE, Connect, body
+from tests.contract import DEFAULT, PATIENCE, Connect, body, publish
 from tests.contract_tasks import (
     HEADERS,
     Taker,
@@ -37,6 +37,7 @@ from tests.contract_tasks import (
     wake_until,
 )
 from tests.interop.test_amqp_transport import ODD, Odd, flags
+from tests.live import new_vhost
 
 ROOT = Path(__file__).parents[2]
 
@@ -201,6 +202,25 @@ def test_where_the_queue_aside_is_refused_the_delivery_stays_ours(
     taker.accept()
     taker.link.close()
     assert left_in(connect, queue, 0) == []
+
+
+def test_who_may_not_publish_to_queues_can_take_tasks_all_the_same(
+    rabbit_server: RabbitServer, links: ExitStack
+) -> None:
+    with new_vhost(rabbit_server) as url:
+        vhost = url.rpartition("/")[2]
+        # As for one who consumes and sends events: no write access to the default exchange.
+        rabbit_server.ctl("set_permissions", "--vhost", vhost, "guest", ".*", "^(tasks-|celeriac).*", ".*")
+        link = links.enter_context(AmqpConnection(Settings(broker_url=url)))
+        queue = some_task_queue()
+        taker = Taker(link, queue)
+        publish(link, queue.exchange, 1, 2, routing_key=queue.routing_key)
+        taker.drain(2)
+
+        assert [link.set_aside(taker.of(number), 600) for number in (1, 2)] == [False, False]
+
+        publish(link, queue.exchange, 3, routing_key=queue.routing_key)
+        assert taker.drain(3) == [1, 2, 3]
 
 
 def test_what_was_set_aside_of_a_quorum_queue_returns(connect: Connect, quorum: Queue) -> None:

@@ -348,3 +348,26 @@ def test_what_cannot_be_set_aside_because_of_a_strange_key_stays_unsettled(
     assert client.hlen("unacked") == 1
     send(connect(), QUEUE, 2)
     assert taker.drain(2) == [1, 2]
+
+
+def test_a_user_who_may_not_set_aside_can_take_tasks_all_the_same(
+    connect: Connect, client: Any, redis_url: str
+) -> None:
+    patterns = ("tasks*", "unacked*", "_kombu*")
+    client.acl_setuser(
+        "narrow", enabled=True, nopass=True, commands=["+@all"], keys=list(patterns), channels=["*"]
+    )
+    try:
+        with connecting(redis_url.replace("redis://", "redis://narrow:x@")) as narrow:
+            taker = Taker(narrow(), QUEUE)
+            send(connect(), QUEUE, 1)
+            taker.drain(1)
+
+            taker.link.set_aside(taker.deliveries[0], 60.0)
+            tasks_of(taker.link)._return_at = 0.0
+            send(connect(), QUEUE, 2)
+
+            assert taker.drain(2) == [1, 2]
+            assert client.hlen("unacked") == 2
+    finally:
+        client.acl_deluser("narrow")

@@ -103,5 +103,6 @@ def _declare(channel: Any, queue: Queue, seconds: float) -> str:
             "x-dead-letter-strategy": "at-least-once",
             "x-overflow": "reject-publish",
         }
+    # RabbitMQ lets only those declare it who may publish to the default exchange, as copies are.
     channel.queue_declare(name, durable=True, auto_delete=False, arguments=arguments)
     return name

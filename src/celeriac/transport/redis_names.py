@@ -46,8 +46,8 @@ class RedisNames:
         return self._aside(self.list_of(queue, priority))
 
     def asides(self, queue: str) -> list[str]:
-        """Return the sorted sets of a queue, each followed by the list that its messages return to."""
-        return [key for list_name in self.lists(queue) for key in (self._aside(list_name), list_name)]
+        """Return the sorted sets of messages that were set aside, one for each list of a queue."""
+        return [self._aside(list_name) for list_name in self.lists(queue)]
 
     def topics(self, exchange: Exchange, routing_key: str) -> list[str]:
         """Return the channels that a fan-out goes through."""

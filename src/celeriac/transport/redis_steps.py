@@ -61,11 +61,13 @@ return 1
 """
 
 #: Moves the message of an entry of ours out of the table of what is unsettled into a sorted set, by the time
-#: it is to return. KEYS: the table, its index, the set. ARGV: the tag, the time, the ending of the entry.
-#: Returns 1 if it did, 0 if the entry is gone, and -1 if it cannot: anyone may make a key of another type.
+#: it is to return. KEYS: the table and its index. ARGV: the tag, the time, the ending of the entry, the set.
+#: Returns 1 if it did, 0 if the entry is gone, and -1 if it cannot: the set is a key of another type, or this
+#: user may not use it. For that reason it is no key of the call, which would be refused as a whole.
 #: The tag is before each envelope, because a set has each member once, and two messages may be alike.
 SET_ASIDE: Final = """
-local kind = redis.call('TYPE', KEYS[3]).ok
+local set = ARGV[4]
+local kind = redis.pcall('TYPE', set).ok
 if kind ~= 'zset' and kind ~= 'none' then
   return -1
 end
@@ -73,24 +75,27 @@ local entry = redis.call('HGET', KEYS[1], ARGV[1])
 if not entry then
   return 0
 end
-redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1] .. ' ' .. string.sub(entry, 2, -1 - #ARGV[3]))
+if redis.pcall('ZADD', set, ARGV[2], ARGV[1] .. ' ' .. string.sub(entry, 2, -1 - #ARGV[3])) ~= 1 then
+  return -1
+end
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[1], ARGV[1])
 return 1
 """
 
 #: Puts messages that were set aside, and whose time has come, at the end of their lists.
-#: KEYS: pairs of a sorted set and its list. ARGV: the time, and how many at most of each set.
+#: KEYS: the lists. ARGV: the time, how many at most of each set, and for each list its set, no key as above.
 #: Returns how many are still aside.
 RETURN_DUE: Final = """
 local left = 0
-for set = 1, #KEYS, 2 do
-  if redis.call('TYPE', KEYS[set]).ok == 'zset' then
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[set], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])) do
-      redis.call('LPUSH', KEYS[set + 1], string.sub(member, (string.find(member, ' ', 1, true) or 0) + 1))
-      redis.call('ZREM', KEYS[set], member)
+for list = 1, #KEYS do
+  local set = ARGV[2 + list]
+  if redis.pcall('TYPE', set).ok == 'zset' then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])) do
+      redis.call('LPUSH', KEYS[list], string.sub(member, (string.find(member, ' ', 1, true) or 0) + 1))
+      redis.call('ZREM', set, member)
     end
-    left = left + redis.call('ZCARD', KEYS[set])
+    left = left + redis.call('ZCARD', set)
   end
 end
 return left

@@ -179,10 +179,11 @@ class RedisTasks:
         now = monotonic()
         if now >= self._return_at:
             self._return_at = now + _RETURN_LOOK
-            keys = [key for queue in self._consumers for key in self._names.asides(queue)]
-            self._pipe.ask(
-                "EVAL", RETURN_DUE, len(keys), *keys, repr(time()), _MAX_RETURNED, then=self._look_soon
-            )
+            lists = [key for queue in self._consumers for key in self._names.lists(queue)]
+            asides = [key for queue in self._consumers for key in self._names.asides(queue)]
+            limits = (repr(time()), _MAX_RETURNED)
+            command: Command = ("EVAL", RETURN_DUE, len(lists), *lists, *limits, *asides)
+            self._pipe.ask(*command, then=self._look_soon)
         return self._return_at - now
 
     def _look_soon(self, left: int) -> None:

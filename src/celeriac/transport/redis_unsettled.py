@@ -81,18 +81,19 @@ class Unsettled:
         """Have a message moved out of the way for so many seconds; it goes back if the link is lost."""
         self.held.pop(tag, None)
         self._settling[tag] = True
-        names = self._names
-        keys = (names.unacked, names.unacked_index, names.aside_of(queue, priority))
-        command: Command = (
-            "EVAL",
-            SET_ASIDE,
-            len(keys),
-            *keys,
-            tag,
-            repr(time() + seconds),
-            unacked_ending(queue),
-        )
-        self._pipe.ask(*command, then=partial(self._end_return, tag))
+        tables = (self._names.unacked, self._names.unacked_index)
+        aside = self._names.aside_of(queue, priority)
+        words = (*tables, tag, repr(time() + seconds), unacked_ending(queue), aside)
+        self._pipe.ask("EVAL", SET_ASIDE, len(tables), *words, then=partial(self._end_aside, tag, aside))
+
+    def _end_aside(self, tag: str, aside: str, done: int) -> None:
+        self._confirm((tag,), done)
+        if done < 0:
+            logger.warning(
+                "Cannot set a message aside in %s: the key has another type, or this user may not use it. "
+                "The message returns after the visibility timeout",
+                aside,
+            )
 
     def unfinished(self) -> dict[str, bool]:
         """Return what Redis did not confirm to be settled."""
