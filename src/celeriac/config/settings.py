@@ -141,7 +141,7 @@ class Settings:
     worker_prefetch_multiplier: int = 4
     #: None lets a process of the pool live as long as the worker. Else it is replaced after so many tasks.
     worker_max_tasks_per_child: int | None = None
-    #: Tasks that wait for their ETA in a worker, some kilobytes each; beyond it the latest wait at the broker.
+    #: Tasks that wait for their ETA in a worker, some KB each; beyond it the latest wait at the broker.
     worker_eta_task_limit: int = 10_000
     #: None forgets which tasks were revoked when the worker ends. Else the file that keeps them.
     worker_state_db: str | None = None

@@ -138,7 +138,7 @@ class Answers:
             "pool": self._pool.info(),
             "prefetch_count": self._tasks.prefetch,
             "refused": dict(self._tasks.intake.refused),
-            "set_aside": self._tasks.intake.set_aside,
+            "set_aside": self._tasks.intake.aside_count,
             "gossip": self._gossip.stats(),
             "elections": self._elector.stats(),
         }

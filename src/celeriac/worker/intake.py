@@ -92,7 +92,7 @@ class Intake:
         #: Messages that were rejected, by reason.
         self.refused: Counter[str] = Counter()
         #: How often a task left because too many wait for their moment.
-        self.set_aside = 0
+        self.aside_count = 0
         self._log = RateLimitedLog(logger)
         #: Of the tasks that came by now: a module that is imported late may bring more of them.
         self._traits: dict[str, Traits] = {}
@@ -190,7 +190,6 @@ class Intake:
             case Wait(until):
                 assignment.stage = Stage.SCHEDULED
                 self.schedule.add(assignment.key, until, assignment)
-                self._limit_schedule()
             case Discard("unregistered"):
                 error = NotRegistered(assignment.request.task)
                 self._end(assignment, self._unbegun(assignment, FAILURE, error)._replace(cause="unknown"))
@@ -221,13 +220,13 @@ class Intake:
                 )
                 return
             self._forget(assignment)
-            self.set_aside += 1
+            self.aside_count += 1
             self._log.write(
                 logging.WARNING,
                 "set aside",
                 "Set aside %d tasks so far, those with the latest ETA: %d wait in this worker. They return "
                 "before their ETA. To keep more in the worker, raise worker_eta_task_limit",
-                self.set_aside,
+                self.aside_count,
                 limit,
             )
 
@@ -246,9 +245,10 @@ class Intake:
     # -- from here to the pool
 
     def begin_due(self) -> None:
-        """Begin what has waited long enough."""
+        """Begin what has waited long enough; if more waits than may, the latest leaves."""
         for assignment in self.schedule.due(time()):
             self._contain(self.resume, assignment)
+        self._limit_schedule()
         for assignment in self._rates.due(monotonic()):
             self._ready[assignment.key] = assignment
         batch = [each for each in self._take_ready() if self._contain(self._may_begin, each)]

@@ -72,7 +72,7 @@ def scheduled(worker: Worker) -> list[str]:
 
 
 def left(worker: Worker) -> int:
-    return worker.tasks.intake.set_aside
+    return worker.tasks.intake.aside_count
 
 
 def test_tasks_run_behind_more_far_ones_than_a_worker_may_hold(
@@ -228,6 +228,20 @@ def test_where_nothing_can_be_set_aside_tasks_stay_and_that_is_logged_once(
     (warning,) = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
     assert "cannot be set aside" in warning.message
     assert len(site.queued()) == LIMIT + 3
+
+
+def test_what_could_not_be_set_aside_for_a_while_is_once_it_can(site: FarSite) -> None:
+    site.can_set_aside = False
+    site.post_all(*[FAR] * 60)
+    site.post(task_id="now")
+
+    with site.worker() as worker:
+        assert come_true(lambda: len(scheduled(worker)) > LIMIT and site.asked)
+        site.can_set_aside = True
+
+        job = site.pool.begin()
+        assert job.request.id == "now"
+        site.pool.end(job)
 
 
 def test_a_message_that_cannot_be_sent_again_is_rejected_and_keeps_no_other_from_leaving(
