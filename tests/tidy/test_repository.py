@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.tidy.repository import ROOT, modules, named, texts
 
-MAX_MODULE_LINES = 400
+MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 #: Places of one machine. Spelled in parts, or this file would hold them too.
 MACHINE_PATHS = tuple(f"/{place}" for place in ("root/", "home/", "work/", "tmp/scratch"))
@@ -25,7 +25,7 @@ def definitions() -> Iterator[tuple[str, Definition]]:
                 yield f"{named(module)}:{node.lineno} {node.name}", node
 
 
-def test_no_module_is_longer_than_400_lines() -> None:
+def test_no_module_is_longer_than_600_lines() -> None:
     lengths = {named(module): len(module.read_text().splitlines()) for module in modules()}
 
     long = {name: lines for name, lines in lengths.items() if lines > MAX_MODULE_LINES}
