@@ -9,8 +9,8 @@ TESTABLE := .peers/.ready
 export PYTHONDONTWRITEBYTECODE :=
 # A whole run: progress without a terminal, and a list of failures at the end.
 PYTEST := $(RUN)python -m pytest -p tests.kit.summary
-# Three for each of two cores: tests with servers wait about half of their time.
-PROCESSES ?= 6
+# Four for each of two cores: tests with servers wait about half of their time.
+PROCESSES ?= 8
 
 .PHONY: help up example test durations test-fast sim soak hostile-shell check fix docs docs-serve pictures bench pins clean
 
