@@ -148,10 +148,10 @@ def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> No
 def test_a_task_that_has_ended_is_sent_once_more_to_the_queue_of_its_worker(shop: Shop, visit: Visit) -> None:
     failed(shop, "again1")
     waiting(shop, "again2")
-    before = shop.dashboard.api("overview")["tasks"]
     visitor = visit(shop.dashboard)
     page = visitor.go("/tasks?text=again")
     choose(page, "again1", "again2")
+    before = shop.dashboard.api("overview")["tasks"]
     page.locator("[data-action=retry]").click()
     dialog = page.locator("[data-confirm]")
     expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 1 FAILURE:")
