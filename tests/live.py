@@ -1,8 +1,9 @@
 """Fixtures with real brokers and real Celery workers, for every folder of tests.
 
 Brokers are started by the first test that asks for one. A Redis that a test stops, kills
-or fills must be its own: ``own_redis``. A RabbitMQ takes five CPU seconds to start, so the tests that stop
-or kill one use the same, one after the other: ``hurt_rabbit``.
+or fills must be its own: ``own_redis``. A RabbitMQ takes five CPU seconds to start, so all processes share
+one (``tests.kit.rabbit``), and the tests that stop or kill one use the same, one after the other:
+``hurt_rabbit``.
 """
 
 import os
@@ -17,6 +18,7 @@ import pytest
 from celeriac.errors import ImproperlyConfigured
 from celeriac.testing.brokers import RabbitServer, RedisServer
 from celeriac.testing.peers import CeleryWorker
+from celeriac.testing.rabbit import RabbitNode
 
 PEERS = ("5.6", "5.7")
 #: What takes long is tried in all its forms by ``make soak``, and in a few of them before a change lands.
@@ -47,13 +49,6 @@ def peer_python(request: pytest.FixtureRequest) -> Path:
 def redis_server() -> Iterator[RedisServer]:
     """The Redis server that tests share; see ``redis_url``."""
     with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def rabbit_server() -> Iterator[RabbitServer]:
-    """The RabbitMQ server that tests share; see ``amqp_url``."""
-    with RabbitServer() as server:
         yield server
 
 
@@ -98,9 +93,9 @@ def empty_database(server: RedisServer) -> str:
 
 
 @contextmanager
-def new_vhost(server: RabbitServer) -> Iterator[str]:
+def new_vhost(server: RabbitNode) -> Iterator[str]:
     """Make a virtual host of a server for this context, and return its URL."""
-    vhost = f"test-{next(_numbers)}"
+    vhost = f"test-{os.getpid()}-{next(_numbers)}"
     server.add_vhost(vhost)
     yield server.url_of(vhost)
     server.delete_vhost(vhost)
@@ -113,7 +108,7 @@ def redis_url(redis_server: RedisServer) -> str:
 
 
 @pytest.fixture
-def amqp_url(rabbit_server: RabbitServer) -> Iterator[str]:
+def amqp_url(rabbit_server: RabbitNode) -> Iterator[str]:
     """A fresh virtual host of the shared RabbitMQ."""
     with new_vhost(rabbit_server) as url:
         yield url

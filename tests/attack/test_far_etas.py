@@ -10,8 +10,8 @@ from time import time
 
 import amqp
 
-from celeriac.testing.brokers import RabbitServer
 from celeriac.testing.peers import CeleriacWorker
+from celeriac.testing.rabbit import RabbitNode
 from tests.fleet import PATIENCE, come_true, kill_all, running
 from tests.stage import Stage
 from tests.wires import AmqpWire, Raw, RedisWire, Wire
@@ -32,7 +32,7 @@ def test_far_etas_do_not_keep_tasks_from_running_on_redis(redis_url: str) -> Non
 
 
 def test_far_etas_do_not_keep_tasks_from_running_on_rabbitmq(
-    rabbit_server: RabbitServer, amqp_url: str, redis_url: str
+    rabbit_server: RabbitNode, amqp_url: str, redis_url: str
 ) -> None:
     host, vhost = f"127.0.0.1:{rabbit_server.port}", amqp_url.rpartition("/")[2]
     with AmqpWire(amqp_url) as wire, amqp.Connection(host, virtual_host=vhost) as connection:
@@ -54,7 +54,7 @@ def test_a_worker_killed_while_it_sets_tasks_aside_loses_none_on_redis(redis_url
 
 
 def test_a_worker_killed_while_it_sets_tasks_aside_loses_none_on_rabbitmq(
-    rabbit_server: RabbitServer, amqp_url: str, redis_url: str
+    rabbit_server: RabbitNode, amqp_url: str, redis_url: str
 ) -> None:
     host, vhost = f"127.0.0.1:{rabbit_server.port}", amqp_url.rpartition("/")[2]
     with AmqpWire(amqp_url) as wire, amqp.Connection(host, virtual_host=vhost) as connection:

@@ -22,8 +22,9 @@ from celeriac.model.election import Ack, Candidate, Elect, Election, Granted
 from celeriac.node.election import elected_task_id
 from celeriac.node.result import AsyncResult
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.worker.steps.gossip import GossipStep
 from celeriac.worker.worker import Worker
 from tests.component.worker.hall import TIMEOUTS, Hall, refusal
@@ -43,7 +44,7 @@ def come_true(condition: Callable[[], object]) -> bool:
 
 
 def vhost_of(request: pytest.FixtureRequest, stack: ExitStack, name: str) -> str:
-    rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+    rabbit: RabbitNode = request.getfixturevalue("rabbit_server")
     rabbit.add_vhost(name)
     stack.callback(rabbit.delete_vhost, name)
     return rabbit.url_of(name)

@@ -10,8 +10,9 @@ import pytest
 
 from celeriac.app import Celeriac
 from celeriac.errors import CallerError
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker, CeleryWorker
+from celeriac.testing.rabbit import RabbitNode
 from tests.fleet import OUR_APP, PATIENCE, Worker, come_true, running
 from tests.interop.conftest import BROKERS
 from tests.live import IS_LONG, PEER_APP, peer
@@ -56,7 +57,7 @@ def clustered(
         redis = stack.enter_context(RedisServer({"appendonly": "yes", "appendfsync": "everysec"}))
         url, backend = redis.url, redis.url_of(1)
         if broker == "amqp":
-            rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+            rabbit: RabbitNode = request.getfixturevalue("rabbit_server")
             vhost = f"mixed-elections-{secrets.token_hex(4)}"
             rabbit.add_vhost(vhost)
             stack.callback(rabbit.delete_vhost, vhost)

@@ -23,7 +23,8 @@ from celeriac.node.record_source import record_queue
 from celeriac.pipeline.job import Pipeline
 from celeriac.pipeline.report import Report
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
+from celeriac.testing.rabbit import RabbitNode
 from tests.live import StartWorker, empty_database, peer
 from tests.watcher import Watcher
 
@@ -144,7 +145,7 @@ def test_154_events_are_recorded_in_a_durable_log(past: Past) -> None:
 
 
 def test_events_of_a_celery_worker_and_of_ours_are_recorded_on_rabbitmq(
-    rabbit_server: RabbitServer, amqp_url: str, celery_worker: StartWorker, tmp_path: Path
+    rabbit_server: RabbitNode, amqp_url: str, celery_worker: StartWorker, tmp_path: Path
 ) -> None:
     vhost = urlsplit(amqp_url).path[1:]
 

@@ -14,7 +14,7 @@ from celery.app import defaults
 
 from celeriac import Celeriac, EventReceiver, ImproperlyConfigured, MemoryBroker, Settings
 from celeriac.model.events import Event
-from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.wire.names import control_exchange, event_exchange
 from tests.builders import body, task, worker
 from tests.conformance.redis_spy import RedisSpy
@@ -65,7 +65,7 @@ class Queues:
 
 
 @pytest.fixture(scope="module")
-def queues(rabbit_server: RabbitServer) -> Queues:
+def queues(rabbit_server: RabbitNode) -> Queues:
     """Three receivers on RabbitMQ: by default, with settings of their own, and with a durable queue."""
     rabbit_server.add_vhost("conformance")
     url = rabbit_server.url_of("conformance")

@@ -22,8 +22,8 @@ from celeriac.model.message import Message
 from celeriac.node.result import AsyncResult
 from celeriac.node.revoked import SharedRevokedSet
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer
 from celeriac.testing.peers import CeleryWorker
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.wire.control import decode_request
 from celeriac.wire.hello import decode_revoked
 from celeriac.wire.names import node_queue
@@ -517,7 +517,7 @@ def test_146_lost_nodes_are_looked_for_twice_a_second() -> None:
 @pytest.mark.differs("Timing of gossip")
 @pytest.mark.parametrize(("heartbeat", "ttl"), [(2.0, 30_000), (1.0, 30_000), (4.0, 60_000)])
 def test_147_messages_wait_for_fifteen_heartbeats(
-    rabbit_server: RabbitServer, amqp_url: str, heartbeat: float, ttl: int
+    rabbit_server: RabbitNode, amqp_url: str, heartbeat: float, ttl: int
 ) -> None:
     """Messages in the gossip queue expire after `heartbeat_interval` seconds, by default 2."""
     vhost, columns = urlsplit(amqp_url).path[1:], ("name", "arguments")

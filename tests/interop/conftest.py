@@ -14,8 +14,9 @@ import pytest
 
 import celeriac
 from celeriac.app import Celeriac
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
+from celeriac.testing.rabbit import RabbitNode
 from tests.console import Console
 from tests.live import IS_LONG, PEER_APP, PEERS, peer
 
@@ -75,7 +76,7 @@ def paired(request: pytest.FixtureRequest, version: str, broker: str) -> Iterato
         redis = stack.enter_context(RedisServer())
         url = redis.url
         if broker == "amqp":
-            rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+            rabbit: RabbitNode = request.getfixturevalue("rabbit_server")
             vhost = f"interop-{secrets.token_hex(4)}"
             rabbit.add_vhost(vhost)
             stack.callback(rabbit.delete_vhost, vhost)

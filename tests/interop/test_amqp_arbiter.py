@@ -14,6 +14,7 @@ from celeriac.errors import AccessRefused, CallerError, ConnectionLost, Improper
 from celeriac.model.election import Denied, Granted, Level, Mode, RecordState
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.transport.amqp_arbiter import AmqpArbiter
 from celeriac.transport.amqp_stream import StreamArbiter
 from celeriac.transport.amqp_stream_link import StreamBehind, StreamLink
@@ -148,7 +149,7 @@ def test_what_was_granted_outlives_a_broker_that_is_killed(
 
 
 def test_a_link_that_was_closed_is_made_anew_within_a_call(
-    rabbit_server: RabbitServer, amqp_url: str, new_arbiter: NewArbiter
+    rabbit_server: RabbitNode, amqp_url: str, new_arbiter: NewArbiter
 ) -> None:
     arbiter, key = new_arbiter(amqp_url), some_key()
     first = granted(arbiter, key, "owner")

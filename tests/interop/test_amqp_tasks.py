@@ -22,7 +22,7 @@ from celeriac.errors import AccessRefused, CallerError, ConnectionLost
 from celeriac.model.message import Queue
 from celeriac.programs.port import LOOPBACK
 from celeriac.programs.process import find_program, wait_until
-from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.transport.base import Connection
 from celeriac.wire.names import task_queue
@@ -50,14 +50,14 @@ def links() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def connect(rabbit_server: RabbitServer, links: ExitStack) -> Connect:
+def connect(rabbit_server: RabbitNode, links: ExitStack) -> Connect:
     return lambda: links.enter_context(AmqpConnection(Settings(broker_url=rabbit_server.url)))
 
 
 @pytest.fixture
-def channel(rabbit_server: RabbitServer) -> Iterator[amqp.Channel]:
+def channel(rabbit_server: RabbitNode) -> Iterator[amqp.Channel]:
     """A channel of a peer that writes what it likes."""
-    with amqp.Connection(f"{LOOPBACK}:{rabbit_server.port}") as connection:
+    with amqp.Connection(f"{LOOPBACK}:{rabbit_server.port}", virtual_host=rabbit_server.vhost) as connection:
         channel = connection.channel()
         channel.confirm_select()
         yield channel
@@ -81,7 +81,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
 def test_our_queues_of_tasks_are_declared_as_those_of_celery(
-    rabbit_server: RabbitServer, amqp_url: str, links: ExitStack, options: dict[str, Any]
+    rabbit_server: RabbitNode, amqp_url: str, links: ExitStack, options: dict[str, Any]
 ) -> None:
     settings = Settings(broker_url=amqp_url, **options)
     link = links.enter_context(AmqpConnection(settings))
@@ -151,7 +151,7 @@ def test_what_a_link_held_of_a_quorum_queue_comes_again(connect: Connect, quorum
 
 
 def test_where_all_queues_are_quorum_queues_that_is_told_with_the_fix(
-    rabbit_server: RabbitServer, links: ExitStack
+    rabbit_server: RabbitNode, links: ExitStack
 ) -> None:
     rabbit_server.ctl("add_vhost", "all-quorum", "--default-queue-type", "quorum")
     links.callback(rabbit_server.delete_vhost, "all-quorum")
@@ -205,7 +205,7 @@ def test_where_the_queue_aside_is_refused_the_delivery_stays_ours(
 
 
 def test_who_may_not_publish_to_queues_can_take_tasks_all_the_same(
-    rabbit_server: RabbitServer, links: ExitStack
+    rabbit_server: RabbitNode, links: ExitStack
 ) -> None:
     with new_vhost(rabbit_server) as url:
         vhost = url.rpartition("/")[2]
@@ -279,7 +279,7 @@ def test_what_nobody_takes_in_time_is_dropped(connect: Connect) -> None:
     assert taker.drain(2) == [2, 3]
 
 
-def test_kombu_reads_what_we_publish(rabbit_server: RabbitServer, connect: Connect) -> None:
+def test_kombu_reads_what_we_publish(rabbit_server: RabbitNode, connect: Connect) -> None:
     queue = some_task_queue()
     link = connect()
     link.declare(queue)
@@ -304,7 +304,7 @@ def test_kombu_reads_what_we_publish(rabbit_server: RabbitServer, connect: Conne
     assert (message.properties["delivery_mode"], message.properties["correlation_id"]) == (2, "task-1")
 
 
-def test_we_read_what_kombu_publishes(rabbit_server: RabbitServer, connect: Connect) -> None:
+def test_we_read_what_kombu_publishes(rabbit_server: RabbitNode, connect: Connect) -> None:
     taker = Taker(connect(), some_task_queue())
 
     with kombu.Connection(rabbit_server.url) as theirs:
@@ -321,7 +321,7 @@ def test_we_read_what_kombu_publishes(rabbit_server: RabbitServer, connect: Conn
 
 @pytest.mark.parametrize("is_read_by_py_amqp", [True, False])
 def test_we_read_the_tasks_of_a_celery_client(
-    rabbit_server: RabbitServer, connect: Connect, is_read_by_py_amqp: bool
+    rabbit_server: RabbitNode, connect: Connect, is_read_by_py_amqp: bool
 ) -> None:
     taker = Taker(connect(), some_task_queue())
 
@@ -398,7 +398,7 @@ def drain_on(link: Connection) -> None:
 
 
 def test_what_a_lost_link_held_comes_again_and_is_settled_by_the_new_one_alone(
-    rabbit_server: RabbitServer, amqp_url: str, links: ExitStack
+    rabbit_server: RabbitNode, amqp_url: str, links: ExitStack
 ) -> None:
     settings = Settings(broker_url=amqp_url)
 
@@ -553,12 +553,12 @@ class TlsDoor:
 
 
 def test_tasks_come_and_whoever_waits_is_woken_over_tls(
-    rabbit_server: RabbitServer, tmp_path: Path, links: ExitStack, connect: Connect
+    rabbit_server: RabbitNode, tmp_path: Path, links: ExitStack, connect: Connect
 ) -> None:
     door = TlsDoor(tmp_path, rabbit_server.port)
     links.callback(door.close)
     settings = Settings(
-        broker_url=f"amqps://guest:guest@{LOOPBACK}:{door.port}//",
+        broker_url=f"amqps://guest:guest@{LOOPBACK}:{door.port}/{rabbit_server.vhost}",
         broker_use_ssl={"ca_certs": str(door.certificate), "cert_reqs": ssl.CERT_REQUIRED},
     )
     taker = Taker(links.enter_context(AmqpConnection(settings)), some_task_queue())
@@ -584,7 +584,7 @@ def test_tasks_come_and_whoever_waits_is_woken_over_tls(
 @pytest.mark.parametrize("order", ["early", "late"])
 @pytest.mark.parametrize("library", ["gevent", "eventlet"])
 def test_greenlets_run_while_one_of_them_waits_for_tasks(
-    rabbit_server: RabbitServer, library: str, order: str
+    rabbit_server: RabbitNode, library: str, order: str
 ) -> None:
     done = subprocess.run(  # noqa: S603 - our own program
         [

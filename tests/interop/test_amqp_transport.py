@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from celeriac.config import Settings
 from celeriac.errors import ConnectionLost
 from celeriac.model.message import Exchange, Message
-from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.transport.amqp import AmqpConnection
 from celeriac.wire.names import event_exchange, event_queue, node_queue, reply_queue
 from tests.contract import DEFAULT, Listener, body, kept_queue, publish, queue_of, some_exchange
@@ -40,12 +40,12 @@ def links() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def link(rabbit_server: RabbitServer, links: ExitStack) -> AmqpConnection:
+def link(rabbit_server: RabbitNode, links: ExitStack) -> AmqpConnection:
     return links.enter_context(AmqpConnection(Settings(broker_url=rabbit_server.url)))
 
 
 @pytest.fixture
-def sender(rabbit_server: RabbitServer, links: ExitStack) -> AmqpConnection:
+def sender(rabbit_server: RabbitNode, links: ExitStack) -> AmqpConnection:
     return links.enter_context(AmqpConnection(Settings(broker_url=rabbit_server.url)))
 
 
@@ -129,7 +129,7 @@ def is_as_sent(messages: list[Message]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def capture(rabbit_server: RabbitServer) -> Iterator[Capture]:
+def capture(rabbit_server: RabbitNode) -> Iterator[Capture]:
     made = Capture(rabbit_server.url)
     yield made
     made.link.close()
@@ -195,9 +195,9 @@ ODD = {
 
 
 @pytest.fixture
-def channel(rabbit_server: RabbitServer) -> Iterator[amqp.Channel]:
+def channel(rabbit_server: RabbitNode) -> Iterator[amqp.Channel]:
     """A channel of a peer that writes what it likes."""
-    with amqp.Connection(f"127.0.0.1:{rabbit_server.port}") as connection:
+    with amqp.Connection(f"127.0.0.1:{rabbit_server.port}", virtual_host=rabbit_server.vhost) as connection:
         channel = connection.channel()
         channel.confirm_select()
         yield channel
@@ -274,7 +274,7 @@ def test_a_queue_that_is_deleted_is_a_lost_connection(link: AmqpConnection, chan
 
 
 def test_a_link_that_an_operator_closes_while_it_drains_is_lost(
-    rabbit_server: RabbitServer, link: AmqpConnection
+    rabbit_server: RabbitNode, link: AmqpConnection
 ) -> None:
     link.subscribe(queue_of(some_exchange("fanout")), print)
 
@@ -287,7 +287,7 @@ def test_a_link_that_an_operator_closes_while_it_drains_is_lost(
 
 
 def test_a_link_that_an_operator_closed_publishes_nothing_in_vain(
-    rabbit_server: RabbitServer, link: AmqpConnection
+    rabbit_server: RabbitNode, link: AmqpConnection
 ) -> None:
     news = some_exchange("fanout")
     link.publish(news, body(1))
@@ -301,7 +301,7 @@ def test_a_link_that_an_operator_closed_publishes_nothing_in_vain(
 
 
 def test_a_link_that_is_busy_receiving_is_not_taken_for_dead(
-    rabbit_server: RabbitServer, sender: AmqpConnection
+    rabbit_server: RabbitNode, sender: AmqpConnection
 ) -> None:
     beat = 1
     news = some_exchange("fanout")
@@ -323,7 +323,7 @@ def test_a_link_that_is_busy_receiving_is_not_taken_for_dead(
 
 
 def test_our_queues_are_declared_as_those_of_celery(
-    rabbit_server: RabbitServer, amqp_url: str, links: ExitStack
+    rabbit_server: RabbitNode, amqp_url: str, links: ExitStack
 ) -> None:
     settings = Settings(broker_url=amqp_url)
     link = links.enter_context(AmqpConnection(settings))
@@ -353,7 +353,7 @@ def test_our_queues_are_declared_as_those_of_celery(
     assert kinds["celeryev.ours"]["exclusive"] is True
 
 
-def flags(server: RabbitServer, vhost: str) -> dict[str, dict[str, Any]]:
+def flags(server: RabbitNode, vhost: str) -> dict[str, dict[str, Any]]:
     """Return how each queue was declared, as RabbitMQ tells it."""
     columns = ("name", "durable", "auto_delete", "exclusive", "arguments")
     listed = json.loads(server.ctl("list_queues", "--vhost", vhost, "--formatter", "json", *columns))
@@ -430,7 +430,7 @@ def test_a_message_that_is_too_long_for_its_queue_is_thrown_away_as_it_comes(
 
 
 def test_what_was_not_taken_when_a_link_breaks_comes_again(
-    rabbit_server: RabbitServer, amqp_url: str, links: ExitStack
+    rabbit_server: RabbitNode, amqp_url: str, links: ExitStack
 ) -> None:
     link, sender = (links.enter_context(AmqpConnection(Settings(broker_url=amqp_url))) for _ in range(2))
     queue = kept_queue()

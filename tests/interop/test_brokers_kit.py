@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.programs.process import wait_until
 from celeriac.programs.service import Service
 from celeriac.testing.brokers import RabbitServer, RedisServer, ValkeyServer
+from celeriac.testing.rabbit import RabbitNode
 from tests.interop.conftest import PAIRS
 from tests.live import NEWEST, StartWorker, peer
 
@@ -39,6 +41,49 @@ family.start()
 print(family.folder, flush=True)
 time.sleep(1000)
 """
+
+
+#: A process of a parallel run: says which RabbitMQ it shares, and uses it once more before it ends.
+SHARER = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tests.kit.rabbit import share_rabbit
+with ExitStack() as ends:
+    node = share_rabbit(Path(sys.argv[1]), ends)
+    print(node.address.folder, flush=True)
+    sys.stdin.readline()
+    print(node.evaluate("1 + 1"), flush=True)
+"""
+
+
+class Sharer:
+    """A process that shares a RabbitMQ with those who name the same folder."""
+
+    def __init__(self, folder: Path) -> None:
+        command = (sys.executable, "-c", SHARER, str(folder))
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def read_line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("end\n")
+        self._process.stdin.flush()
+
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE)
 
 
 class Family(Service):
@@ -232,7 +277,7 @@ def test_rabbitmq_keeps_durable_messages_over_kill_9_and_leaves_no_process_behin
     assert alive(hurt_rabbit.folder) == []
 
 
-def test_rabbitmq_connections_can_be_closed(rabbit_server: RabbitServer, amqp_url: str) -> None:
+def test_rabbitmq_connections_can_be_closed(rabbit_server: RabbitNode, amqp_url: str) -> None:
     with Connection(amqp_url) as connection:
         connection.connect()
 
@@ -243,7 +288,37 @@ def test_rabbitmq_connections_can_be_closed(rabbit_server: RabbitServer, amqp_ur
             connection.drain_events(timeout=PATIENCE)
 
 
-def test_rabbitmqctl_speaks_to_our_node(rabbit_server: RabbitServer, amqp_url: str) -> None:
+def test_closing_connections_leaves_those_of_another_process(rabbit_server: RabbitNode) -> None:
+    other = RabbitNode(rabbit_server.address, vhost="another-process")
+    other.add_vhost(other.vhost)
+    with Connection(rabbit_server.url) as ours, Connection(other.url) as theirs:
+        ours.connect()
+        theirs.connect()
+
+        assert rabbit_server.close_connections() == 1
+
+        with pytest.raises(ours.connection_errors):
+            ours.drain_events(timeout=PATIENCE)
+        assert theirs.default_channel.queue_declare(exclusive=True).message_count == 0
+    other.delete_vhost(other.vhost)
+
+
+def test_processes_share_a_rabbitmq_until_the_last_one_ends(tmp_path: Path) -> None:
+    with Sharer(tmp_path) as first:
+        folder = first.read_line()
+        with Sharer(tmp_path) as second:
+            assert second.read_line() == folder
+
+            first.end()
+            assert wait_until(lambda: (tmp_path / "rabbitmq.json").stat().st_size == 0, patience=PATIENCE)
+            second.end()
+
+            assert (second.read_line(), second.wait()) == ("2", 0)
+        assert (first.read_line(), first.wait()) == ("2", 0)
+    assert alive(Path(folder)) == []
+
+
+def test_rabbitmqctl_speaks_to_our_node(rabbit_server: RabbitNode, amqp_url: str) -> None:
     listed = rabbit_server.ctl("list_vhosts").split()
 
     assert amqp_url.rpartition("/")[2] in listed

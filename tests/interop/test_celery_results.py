@@ -13,8 +13,9 @@ from celeriac import Celeriac
 from celeriac.errors import RemoteError, TaskRevoked
 from celeriac.node.result import AsyncResult
 from celeriac.node.rpc_backend import RpcBackend
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
+from celeriac.testing.rabbit import RabbitNode
 from tests.live import IS_LONG, PEER_APP, PEERS, peer
 
 PATIENCE = 60.0
@@ -112,7 +113,7 @@ def own_server() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="module")
 def pair(
-    request: pytest.FixtureRequest, own_server: RedisServer, rabbit_server: RabbitServer
+    request: pytest.FixtureRequest, own_server: RedisServer, rabbit_server: RabbitNode
 ) -> Iterator[Pair]:
     """One worker for all tests of a version and a way: each test has its own tasks."""
     version, way = request.param

@@ -18,8 +18,9 @@ from celeriac.errors import ImproperlyConfigured
 from celeriac.model.election import Level, Mode, RecordState
 from celeriac.node.election import elected_task_id
 from celeriac.node.result import AsyncResult
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.worker.elector import election_key
 from tests.fleet import PATIENCE, come_true, running
 from tests.interop.conftest import BROKERS
@@ -84,7 +85,7 @@ def place(request: pytest.FixtureRequest, redis_that_keeps: RedisServer) -> Iter
     if request.param == "redis":
         yield request.param, redis_that_keeps.url, backend
         return
-    rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+    rabbit: RabbitNode = request.getfixturevalue("rabbit_server")
     vhost = f"elections-{secrets.token_hex(4)}"
     rabbit.add_vhost(vhost)
     yield request.param, rabbit.url_of(vhost), backend

@@ -19,7 +19,8 @@ from celeriac.app import Celeriac
 from celeriac.config import Limits
 from celeriac.core.clock import MAX_JUMP
 from celeriac.programs.process import wait_until
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.wire.text import CUT_MARK
 from tests.builders import task, worker
 from tests.hostile import (
@@ -137,7 +138,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         if request.param == "redis":
             url = stack.enter_context(RedisServer()).url
         else:
-            rabbit: RabbitServer = request.getfixturevalue("rabbit_server")
+            rabbit: RabbitNode = request.getfixturevalue("rabbit_server")
             vhost = f"hostile-{secrets.token_hex(4)}"
             rabbit.add_vhost(vhost)
             stack.callback(rabbit.delete_vhost, vhost)

@@ -13,7 +13,8 @@ from kombu import Connection
 from celeriac import Celeriac
 from celeriac.errors import AccessRefused, ConnectionLost, ResultTimeout
 from celeriac.node.rpc_backend import RpcBackend
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
+from celeriac.testing.rabbit import RabbitNode
 from tests.results import PATIENCE, settled, waiting
 
 QUICK = {"broker_retry_base": 0.01, "broker_retry_cap": 0.05}
@@ -248,7 +249,7 @@ def test_ten_thousand_results_that_are_dropped_leave_no_subscription(
 
 
 def test_r13_what_is_sent_while_the_link_is_away_waits_in_the_queue(
-    rpc: Celeriac, rabbit_server: RabbitServer, amqp_url: str
+    rpc: Celeriac, rabbit_server: RabbitNode, amqp_url: str
 ) -> None:
     reply_to = rpc_backend(rpc).reply_to
     worker = app_on(amqp_url, "rpc://")

@@ -10,6 +10,7 @@ import pytest
 from celeriac.errors import CallerError, ConnectionLost
 from celeriac.model.result import StoredResult
 from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.transport.amqp import AmqpConnection
 from tests.links import MIB, PATIENCE, Replies, arrivals, drained, frozen, success
 
@@ -25,7 +26,7 @@ def ends() -> Iterator[ExitStack]:
 def broker_url(request: pytest.FixtureRequest) -> str:
     """Each broker there is."""
     if request.param == "amqp":
-        server: RabbitServer = request.getfixturevalue("rabbit_server")
+        server: RabbitNode = request.getfixturevalue("rabbit_server")
         return server.url
     url: str = request.getfixturevalue("redis_url")
     return url
@@ -53,7 +54,7 @@ def test_results_that_are_sent_arrive_in_order(replies: Replies) -> None:
 
 
 def test_one_that_has_no_way_to_its_client_keeps_no_other_from_being_sent(
-    rabbit_server: RabbitServer, ends: ExitStack
+    rabbit_server: RabbitNode, ends: ExitStack
 ) -> None:
     replies = Replies(rabbit_server.url, ends)
     link = replies.link()
@@ -125,7 +126,7 @@ def test_a_message_that_is_longer_is_told_to_who_waits_for_it(broker_url: str, e
 
 
 def test_the_queue_is_declared_to_outlive_its_link(
-    rabbit_server: RabbitServer, amqp_url: str, ends: ExitStack
+    rabbit_server: RabbitNode, amqp_url: str, ends: ExitStack
 ) -> None:
     replies = Replies(amqp_url, ends)
     replies.link()

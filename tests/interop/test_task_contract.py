@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from celeriac.config import Settings
-from celeriac.testing.brokers import RabbitServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.transport.connect import connect as connect_to
 from tests.contract import Connect
 from tests.contract_tasks import AsideContract, LostLinkContract, OrderContract, TaskContract
@@ -32,7 +32,7 @@ class TestRabbitMQ(TaskContract, OrderContract, LostLinkContract, AsideContract)
     """RabbitMQ, by the batches of its socket."""
 
     @pytest.fixture
-    def connect(self, rabbit_server: RabbitServer, links: ExitStack) -> Connect:
+    def connect(self, rabbit_server: RabbitNode, links: ExitStack) -> Connect:
         return lambda: links.enter_context(connect_to(Settings(broker_url=rabbit_server.url)))
 
 

@@ -10,7 +10,8 @@ import pytest
 from celeriac.config import Settings
 from celeriac.errors import AccessRefused, ConnectionLost, ImproperlyConfigured
 from celeriac.programs.port import LOOPBACK, ReservedPort
-from celeriac.testing.brokers import RabbitServer, RedisServer
+from celeriac.testing.brokers import RedisServer
+from celeriac.testing.rabbit import RabbitNode
 from celeriac.transport.base import Connection
 from celeriac.transport.connect import connect as connect_to
 from tests.contract import (
@@ -48,7 +49,7 @@ class TestRabbitMQ(ConnectionContract, OwnQueueContract, RedeliveryContract):
     """RabbitMQ, by the batches of its socket."""
 
     @pytest.fixture
-    def connect(self, rabbit_server: RabbitServer, links: ExitStack) -> Connect:
+    def connect(self, rabbit_server: RabbitNode, links: ExitStack) -> Connect:
         # One virtual host for all: names are new in each test, and a host takes its time to make.
         return lambda: links.enter_context(connect_to(Settings(broker_url=rabbit_server.url)))
 
@@ -177,7 +178,7 @@ def test_redis_takes_the_right_password(password_redis: PasswordRedis) -> None:
 
 @pytest.mark.parametrize("way", ["open", "publish", "subscribe"])
 @pytest.mark.parametrize("login", ["guest:open-barley", "nobody:guest"])
-def test_rabbitmq_refuses_a_wrong_user_or_password(rabbit_server: RabbitServer, login: str, way: Way) -> None:
+def test_rabbitmq_refuses_a_wrong_user_or_password(rabbit_server: RabbitNode, login: str, way: Way) -> None:
     link = connect_to(Settings(broker_url=f"amqp://{login}@{LOOPBACK}:{rabbit_server.port}//"))
 
     with pytest.raises(AccessRefused, match="refused us") as caught:
