@@ -3,10 +3,12 @@
 A file stays in one process, so that its fixtures are made once; files that share something expensive (a
 Java with Spark, a RabbitMQ that tests kill) stay together. Processes take the longest file that is left, so
 that none begins a file of a minute when the others are done. ``make durations`` measures the files again; one
-without a measurement counts as short.
+without a measurement counts as short. The tests with Spark are the longest group by far: all others run at a
+lower priority, so that Spark does not end minutes after them.
 """
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from functools import cache
@@ -26,6 +28,9 @@ _APART: Final = "tests/spark/test_dead_java.py"
 _HURT_RABBIT: Final = re.compile("hurt_rabbit|rabbit_to_hurt")
 #: Files below this many seconds are not worth a line.
 _LEAST_SECONDS: Final = 1.0
+#: How far the priority of a process is lowered by its first test without Spark: its weight is a third then.
+_NICENESS: Final = 5
+_LOWERED: Final = pytest.StashKey[bool]()
 
 
 def group_of(nodeid: str) -> str:
@@ -87,6 +92,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         durations = read_durations()
         items.sort(key=lambda item: -durations[group_of(item.nodeid)])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Lower the priority of a process of a parallel run, and of all that it starts, unless it tests Spark."""
+    stash, is_parallel = item.config.stash, hasattr(item.config, "workerinput")
+    if is_parallel and group_of(item.nodeid) != _SPARK[0] and not stash.get(_LOWERED, False):
+        stash[_LOWERED] = True
+        os.nice(_NICENESS)
 
 
 class _Stopwatch:
