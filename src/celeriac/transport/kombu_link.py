@@ -1,6 +1,5 @@
 """A link that kombu makes from the settings, and what can go wrong with it, in our own words."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -12,30 +11,17 @@ from kombu.exceptions import KombuError
 from kombu.transport import TRANSPORT_ALIASES
 
 from celeriac.config import Settings
-from celeriac.errors import AccessRefused, CallerError, ConnectionLost, ImproperlyConfigured, NetworkError
+from celeriac.errors import CallerError, ConnectionLost, ImproperlyConfigured, NetworkError
 from celeriac.masking import sanitize_url
+from celeriac.transport.translation import error_text, translated
 
 __all__ = ["KombuLink", "Peer", "error_text", "translated"]
 
 #: How often, within one heartbeat interval of the broker, a link that waits shows that it lives.
 _HEARTBEAT_RATE: Final = 4
-#: What a broker says to who may not, or asked for what cannot be: to try again is no use.
-_REFUSALS: Final = frozenset(
-    {
-        "AccessRefused",
-        "AuthenticationError",
-        "NoPermissionError",
-        "NotAllowed",
-        "PreconditionFailed",
-    }
-)
 #: How kombu fails to load a transport that it does not know (KeyError), or whose library is not installed:
 #: the Kafka transport raises a NameError. On connecting the same errors can come from a passing fault.
 _MISSING: Final = (KeyError, ImportError, NameError)
-#: What RabbitMQ says when a delivery is settled too late, as if it refused us: it gives out all again.
-_ABOUT_DELIVERIES: Final = re.compile(
-    r"PRECONDITION_FAILED - (unknown delivery tag|delivery acknowledgement)"
-)
 
 
 class Peer(NamedTuple):
@@ -195,22 +181,3 @@ class KombuLink:
                 # Refused in such a way that the link has ended, too.
                 self._lost = ConnectionLost(str(ours))
             raise ours from error
-
-
-def translated(error: Exception, address: str, peer: str = "broker") -> ConnectionLost | AccessRefused:
-    """Return what a broker's library raised as an error of our own."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    text = error_text(error)
-    if _ABOUT_DELIVERIES.search(text):
-        return ConnectionLost(
-            f"lost the {peer} at {address}: {text}; if tasks are settled late, raise the consumer_timeout of "
-            "RabbitMQ"
-        )
-    if names & _REFUSALS:
-        return AccessRefused(f"the {peer} at {address} refused us: {text}")
-    return ConnectionLost(f"lost the {peer} at {address}: {text}")
-
-
-def error_text(error: Exception) -> str:
-    """Return what an error says, or at least its name."""
-    return str(error) or type(error).__name__
