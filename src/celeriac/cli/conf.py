@@ -17,7 +17,7 @@ def conf(session: Session, *, as_json: AsJson = False) -> None:
       celeriac conf
       celeriac conf --config other.toml --json
     """
-    settings = session.app.conf
+    settings = session.settings
     values, sources = settings.public(), settings.sources()
     if as_json:
         output.write_json(

@@ -2,9 +2,17 @@
 
 from enum import IntEnum
 
-from celeriac.errors import AccessRefused, CallerError, ImproperlyConfigured, NetworkError, ResultTimeout
+from celeriac.errors import (
+    AccessRefused,
+    CallerError,
+    CeleriacError,
+    ConnectionLost,
+    ImproperlyConfigured,
+    NetworkError,
+    ResultTimeout,
+)
 
-__all__ = ["Code", "code_of"]
+__all__ = ["Code", "code_of", "error_line"]
 
 
 class Code(IntEnum):
@@ -38,3 +46,10 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
 def code_of(error: Exception) -> Code:
     """Return the code that an error ends a command with."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), Code.FAILED)
+
+
+def error_line(error: CeleriacError, *, option: str = "--broker URL") -> str:
+    """Return what is shown of an error; ``option`` names what the command connects to."""
+    if isinstance(error, ConnectionLost):
+        return f"error: {str(error).rstrip('.')}; start it, or name another with {option}"
+    return f"error: {error}"

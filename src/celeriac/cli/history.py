@@ -29,9 +29,7 @@ from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
-from celeriac.history.span import WIDTHS
 from celeriac.views import history as views
-from celeriac.views import story as stories
 from celeriac.views.cell import foreign_cell, foreign_value, moment_of
 from celeriac.views.log import count_text
 from celeriac.views.text import visible
@@ -157,6 +155,8 @@ def latency(
             task, begin_at, end_at, by=None if step is None else step.value, worker=worker, queue=queue
         )
     if plot and step is not None:
+        from celeriac.history.span import WIDTHS  # noqa: PLC0415 - half of a start
+
         lines = views.latency_plot(found, step=WIDTHS[step.value], width=output.terminal_width())
         draw(lines, as_json, as_csv)
     else:
@@ -186,6 +186,8 @@ def task_(
       celeriac history task 68e5ff95-2212-42cb-8152-9e980b6fbf45
       celeriac history task 68e5ff95-2212-42cb-8152-9e980b6fbf45 --json | jq .traceback
     """
+    from celeriac.views import story as stories  # noqa: PLC0415 - half of a start
+
     with open_tables(session, place, log) as warehouse:
         story = warehouse.task(id)
     if as_json:
@@ -220,6 +222,8 @@ def workflow(
     For example:
       celeriac history workflow 68e5ff95-2212-42cb-8152-9e980b6fbf45
     """
+    from celeriac.views import story as stories  # noqa: PLC0415 - half of a start
+
     with open_tables(session, place) as warehouse:
         story = warehouse.workflow(root)
     if as_json:
@@ -340,9 +344,11 @@ def sql(
         output.write_json(values, indent=2)
     elif as_csv:
         write_csv(found.columns, rows)
-    elif rows:
+    else:
         shown = [[foreign_cell(value) for value in row] for row in rows]
         output.write_table([visible(name, 60) for name in found.columns], shown, {})
+    if not found.rows:
+        output.say("no rows")
     if len(rows) < len(found.rows):
         output.say(f"the first {len(rows):,} rows are shown: --limit 0 shows all")
     return Code.OK

@@ -94,7 +94,7 @@ def open_tables(session: Session, place: str | None, log: str | None = None) -> 
     """Return the warehouse that a command is about; raises CallerError if nothing is published there."""
     from celeriac.history import open as open_warehouse  # noqa: PLC0415 - read as it is meant
 
-    return open_warehouse(place or session.app.conf.warehouse_url, log=log)
+    return open_warehouse(place or session.settings.warehouse_url, log=log)
 
 
 def moments(since: str | None, until: str | None) -> tuple[float | None, float | None]:

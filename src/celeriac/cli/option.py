@@ -12,6 +12,7 @@ import typer
 
 import celeriac
 from celeriac.cli import output
+from celeriac.cli.light_command import LightCommand, LightGroup
 from celeriac.cli.session import Session, ending
 
 __all__ = ["AsJson", "Common", "Matcher", "Selection", "add_command", "add_common"]
@@ -136,7 +137,7 @@ def add_common(app: typer.Typer, **options: Any) -> None:
         session.choose(broker=given["broker"], config=given["config"], is_debug=given["debug"])
 
     _sign(take, _parameters(Common))
-    app.callback(**options)(take)
+    app.callback(**{"cls": LightGroup, **options})(take)
 
 
 def add_command(app: typer.Typer, name: str, **options: Any) -> Callable[[Callable[..., int | None]], None]:
@@ -164,7 +165,7 @@ def add_command(app: typer.Typer, name: str, **options: Any) -> Callable[[Callab
             raise typer.Exit(code or 0)
 
         _sign(run, [*own, *_parameters(Common)])
-        app.command(name, help=_as_written(function), **options)(run)
+        app.command(name, cls=LightCommand, help=_as_written(function), **options)(run)
 
     return add
 

@@ -1,13 +1,15 @@
 """The program: its commands put together."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
 import typer
 
+from celeriac.cli.light_command import LightGroup
 from celeriac.cli.option import add_command, add_common
 
-__all__ = ["COMMANDS", "program"]
+__all__ = ["COMMANDS", "named_command", "program"]
 
 _HELP = """Watch and steer a Celery cluster.
 
@@ -18,37 +20,62 @@ _EXIT_CODES = (
     "78 configuration, 130 interrupted."
 )
 
-#: Where each command is: the module, and what it is called there. Those of the second kind have commands of
-#: their own.
+#: The commands in the order and the groups of the help: where each is, by its own name there. Those of
+#: the second kind have commands of their own.
+_START, _LOOK, _ACT = "Start here", "Look", "Act"
+_RUN, _HISTORY, _ADMIN = "Run tasks", "History", "Admin"
 _SINGLE: Final = {
-    "up": "celeriac.cli.up",
-    "top": "celeriac.cli.top",
-    "worker": "celeriac.cli.worker",
-    "beat": "celeriac.cli.beat",
-    "status": "celeriac.cli.status",
-    "events": "celeriac.cli.events",
-    "inspect": "celeriac.cli.inspect",
-    "call": "celeriac.cli.call",
-    "result": "celeriac.cli.result",
-    "revoke": "celeriac.cli.control",
-    "elect": "celeriac.cli.elect",
-    "leaders": "celeriac.cli.leaders",
-    "record": "celeriac.cli.record",
-    "replay": "celeriac.cli.replay",
-    "snapshot": "celeriac.cli.snapshot",
-    "web": "celeriac.cli.web",
-    "conf": "celeriac.cli.conf",
+    "up": ("celeriac.cli.up", _START),
+    "web": ("celeriac.cli.web", _START),
+    "top": ("celeriac.cli.top", _START),
+    "status": ("celeriac.cli.status", _LOOK),
+    "events": ("celeriac.cli.events", _LOOK),
+    "inspect": ("celeriac.cli.inspect", _LOOK),
+    "result": ("celeriac.cli.result", _LOOK),
+    "leaders": ("celeriac.cli.leaders", _LOOK),
+    "call": ("celeriac.cli.call", _ACT),
+    "revoke": ("celeriac.cli.control", _ACT),
+    "elect": ("celeriac.cli.elect", _ACT),
+    "worker": ("celeriac.cli.worker", _RUN),
+    "beat": ("celeriac.cli.beat", _RUN),
+    "record": ("celeriac.cli.record", _HISTORY),
+    "replay": ("celeriac.cli.replay", _HISTORY),
+    "snapshot": ("celeriac.cli.snapshot", _HISTORY),
+    "conf": ("celeriac.cli.conf", _ADMIN),
 }
 _GROUPS: Final = {
-    "control": "celeriac.cli.control",
-    "log": "celeriac.cli.log",
-    "history": "celeriac.cli.history",
-    "pipeline": "celeriac.cli.pipeline",
-    "export": "celeriac.cli.export",
-    "access": "celeriac.cli.access",
+    "control": ("celeriac.cli.control", _ACT),
+    "log": ("celeriac.cli.log", _HISTORY),
+    "history": ("celeriac.cli.history", _HISTORY),
+    "pipeline": ("celeriac.cli.pipeline", _HISTORY),
+    "export": ("celeriac.cli.export", _HISTORY),
+    "access": ("celeriac.cli.access", _ADMIN),
 }
 #: The names of all commands.
 COMMANDS: Final = (*_SINGLE, *_GROUPS)
+_PANELS: Final = (_START, _LOOK, _ACT, _RUN, _HISTORY, _ADMIN)
+#: Common options that are followed by a value.
+_WITH_VALUE: Final = ("--broker", "-b", "--config")
+
+
+class _Root(LightGroup):
+    """The program itself: its help lists the commands group by group."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        panels = {name: panel for name, (_, panel) in (_SINGLE | _GROUPS).items()}
+        return sorted(super().list_commands(ctx), key=lambda name: _PANELS.index(panels[name]))
+
+
+def named_command(arguments: Sequence[str]) -> str | None:
+    """Return the command that the arguments of the program name, None if they name none."""
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word in COMMANDS else None
+    return None
 
 
 def program(only: str | None = None) -> typer.Typer:
@@ -60,15 +87,15 @@ def program(only: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
     )
-    add_common(app, help=_HELP, epilog=_EXIT_CODES)
-    for name, home in _SINGLE.items():
+    add_common(app, cls=_Root, help=_HELP, epilog=_EXIT_CODES)
+    for name, (module, panel) in _SINGLE.items():
         if only in (None, name):
-            add_command(app, name)(_found(home, name))
-    for name, home in _GROUPS.items():
+            add_command(app, name, rich_help_panel=panel)(_load(module, name))
+    for name, (module, panel) in _GROUPS.items():
         if only in (None, name):
-            app.add_typer(_found(home, name), name=name)
+            app.add_typer(_load(module, name), name=name, rich_help_panel=panel)
     return app
 
 
-def _found(home: str, name: str) -> Any:
-    return getattr(import_module(home), name)
+def _load(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)

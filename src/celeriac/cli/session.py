@@ -1,5 +1,6 @@
 """What a command works with, and how it ends."""
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,18 +13,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from celeriac.cli import output
-from celeriac.cli.exit import Code, code_of
-from celeriac.errors import CeleriacError, ConnectionLost
+from celeriac.cli.exit import Code, code_of, error_line
+from celeriac.errors import CeleriacError
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
+    from celeriac.config import Settings
 
 __all__ = ["Session", "ending"]
-
-#: What to do about an error, where its own words do not say: only here is known that there are options.
-_FIXES: tuple[tuple[type[Exception], str], ...] = (
-    (ConnectionLost, "start it, or name another with {option}"),
-)
 
 
 def _assemble(**arguments: Any) -> "Celeriac":
@@ -58,6 +55,16 @@ class Session:
         """The app; no link is made before it is needed."""
         return self.assemble(broker=self.broker, backend=self.backend, config=self.config)
 
+    @cached_property
+    def settings(self) -> "Settings":
+        """The settings of the app, for a command that needs nothing else of it; half of a start."""
+        if self.assemble is not _assemble or "app" in self.__dict__:
+            return self.app.conf
+        from celeriac.config import Settings  # noqa: PLC0415  (not for the help)
+
+        given = {"broker_url": self.broker, "result_backend": self.backend}
+        return Settings.load(given, environ=os.environ, file=self.config)
+
 
 @contextmanager
 def ending(session: Session) -> Iterator[None]:
@@ -80,10 +87,9 @@ def _fail(session: Session, error: Exception) -> None:
     if session.is_debug:
         output.say_lines("".join(traceback.format_exception(error)))
     elif isinstance(error, CeleriacError):
-        fixes = (fix.format(option=session.place_option) for kind, fix in _FIXES if isinstance(error, kind))
-        fix = next(fixes, None)
-        told, _, log = str(error).partition("\n") if type(error) is CeleriacError else (str(error), "", "")
-        output.say(f"error: {told.rstrip('.')}; {fix}" if fix else f"error: {told}")
+        line = error_line(error, option=session.place_option)
+        text, _, log = line.partition("\n") if type(error) is CeleriacError else (line, "", "")
+        output.say(text)
         if log:  # the end of what a service of ours wrote; no peer gets to write lines of its own
             output.say_lines(log)
     else:

@@ -10,11 +10,10 @@ from collections import deque
 from threading import Thread
 from typing import TYPE_CHECKING, Final, Self
 
-from celeriac.model.events import Event
-from celeriac.node.source import EventSource, Live
-
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
+    from celeriac.model.events import Event
+    from celeriac.node.source import EventSource
 
 __all__ = ["Viewing", "view_cluster"]
 
@@ -30,7 +29,7 @@ class Viewing:
     Faces are shown one of these: a cluster as it is (:func:`view_cluster`), or a replay of its history.
     """
 
-    def __init__(self, source: EventSource) -> None:
+    def __init__(self, source: "EventSource") -> None:
         #: What the events add up to; safe to read meanwhile.
         self.state = source.state
         #: Events in the order they came, for who shows them to take away.
@@ -51,7 +50,7 @@ class Viewing:
         if self._error is not None:
             raise self._error
 
-    def taken(self) -> list[Event]:
+    def taken(self) -> "list[Event]":
         """Take away the events that wait."""
         return [self.waiting.popleft() for _ in range(len(self.waiting))]
 
@@ -76,4 +75,6 @@ class Viewing:
 
 def view_cluster(app: "Celeriac") -> Viewing:
     """Return a viewing of the cluster as it is."""
+    from celeriac.node.source import Live  # noqa: PLC0415 - only who views events loads them
+
     return Viewing(Live(app.events.Receiver(), app.events.State()))

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from celeriac.core.task import Task
-from celeriac.core.worker import Worker
 from celeriac.model.states import BUILT_IN_STATES, PRECEDENCE, SUCCESS
-from celeriac.node.inspect import Replies
-from celeriac.node.state import State
 from celeriac.views.text import visible
+
+if TYPE_CHECKING:
+    from celeriac.core.task import Task
+    from celeriac.core.worker import Worker
+    from celeriac.node.inspect import Replies
+    from celeriac.node.state import State
 
 __all__ = [
     "StatusRow",
@@ -83,19 +85,19 @@ class Totals(NamedTuple):
     tasks_by_state: dict[str, int]
 
 
-def worker_rows(state: State) -> list[WorkerRow]:
+def worker_rows(state: "State") -> list[WorkerRow]:
     """Return the workers, those that are online first, then by name."""
     workers: list[Worker] = state.freeze_while(list, state.workers.values())
     rows = [_worker_row(worker) for worker in workers]
     return sorted(rows, key=lambda row: (row.status != "online", row.name))
 
 
-def task_rows(state: State, limit: int | None = None) -> list[TaskRow]:
+def task_rows(state: "State", limit: int | None = None) -> list[TaskRow]:
     """Return the tasks heard of last, newest first."""
     return [_task_row(task) for _, task in state.tasks_by_time(limit=limit)]
 
 
-def totals(state: State) -> Totals:
+def totals(state: "State") -> Totals:
     """Count what the state holds."""
     tasks = state.all_tasks()
     counts = Counter(task.state for task in tasks)
@@ -115,7 +117,7 @@ def totals(state: State) -> Totals:
     )
 
 
-def status_rows(replies: Replies, workers: Mapping[str, Worker]) -> list[StatusRow]:
+def status_rows(replies: "Replies", workers: "Mapping[str, Worker]") -> list[StatusRow]:
     """Return who answered and who did not, with what their heartbeats told."""
     told: dict[str, tuple[str, str | None]] = {
         **dict.fromkeys(replies, ("online", None)),
@@ -131,13 +133,13 @@ def status_rows(replies: Replies, workers: Mapping[str, Worker]) -> list[StatusR
     return rows
 
 
-def node_names(names: Replies | list[str]) -> str:
+def node_names(names: "Replies | list[str]") -> str:
     """Return names in one line, sorted; of many only the first, and how many there are."""
     shown = [visible(name, _NAME_CHARS) for name in sorted(names)]
     return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
 
 
-def _worker_row(worker: Worker) -> WorkerRow:
+def _worker_row(worker: "Worker") -> WorkerRow:
     return WorkerRow(
         name=visible(worker.hostname, _NAME_CHARS),
         status="left" if worker.has_left else "online" if worker.alive else "offline",
@@ -149,7 +151,7 @@ def _worker_row(worker: Worker) -> WorkerRow:
     )
 
 
-def _task_row(task: Task) -> TaskRow:
+def _task_row(task: "Task") -> TaskRow:
     state = task.state
     has_succeeded = state == SUCCESS
     return TaskRow(
