@@ -17,6 +17,7 @@ NAMES = {
     "record": "events from a broker to the disk, and back, beside Celery's receiver and gzip JSON lines",
     "pipeline": "a log to tables on Spark, beside DuckDB, Polars and Celery's State",
     "web": "a dashboard that follows a cluster, beside Flower",
+    "probe": "one worker asked whether it works, compared with celery inspect ping -d",
     "drain": "results from a store to those who wait, beside Celery's AsyncResult and ResultSet",
 }
 

@@ -15,6 +15,12 @@ def main() -> None:
 
             print(f"celeriac {__version__}")
             return
+        if arguments[:1] == ["probe"]:
+            from celeriac.cli.quick_probe import quick_probe  # noqa: PLC0415
+
+            code = quick_probe(arguments[1:])
+            if code is not None:
+                sys.exit(code)
         from celeriac.cli.program import named_command, program  # noqa: PLC0415
 
         program(named_command(arguments))(prog_name="celeriac")

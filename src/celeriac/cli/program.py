@@ -33,6 +33,7 @@ _SINGLE: Final = {
     "inspect": ("celeriac.cli.inspect", _LOOK),
     "result": ("celeriac.cli.result", _LOOK),
     "leaders": ("celeriac.cli.leaders", _LOOK),
+    "probe": ("celeriac.cli.probe", _LOOK),
     "call": ("celeriac.cli.call", _ACT),
     "revoke": ("celeriac.cli.control", _ACT),
     "elect": ("celeriac.cli.elect", _ACT),
