@@ -28,6 +28,7 @@ _SINGLE: Final = {
     "up": ("celeriac.cli.up", _START),
     "web": ("celeriac.cli.web", _START),
     "top": ("celeriac.cli.top", _START),
+    "doctor": ("celeriac.cli.doctor", _START),
     "status": ("celeriac.cli.status", _LOOK),
     "events": ("celeriac.cli.events", _LOOK),
     "inspect": ("celeriac.cli.inspect", _LOOK),

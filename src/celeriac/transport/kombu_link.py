@@ -89,6 +89,12 @@ class KombuLink:
         except (ValueError, TypeError):
             raise self._unusable() from None
 
+    def server_properties(self) -> Mapping[str, object]:
+        """Return what an AMQP server says of itself to who connects; empty for other brokers."""
+        self.open()
+        said = getattr(self._kombu.connection, "server_properties", None)
+        return said if isinstance(said, Mapping) else {}
+
     def close(self) -> None:
         """End the link; closing twice is fine, and no error comes out of it."""
         with suppress(*self._errors):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["decode_pool_size", "decode_queues"]
+__all__ = ["decode_begun", "decode_pool_size", "decode_queues"]
 
 _PREFORK: Final = "celery.concurrency.prefork:"
 #: A number that no pool has: who says more is not believed.
@@ -20,6 +20,14 @@ def decode_pool_size(value: object) -> int | None:
     """Read from the answer to ``stats`` how many tasks a worker can run at once; None if it does not say."""
     size = _said(value)
     return size if size is not None and 0 <= size < _TOO_MANY else None
+
+
+def decode_begun(value: object) -> int | None:
+    """Read from the answer to ``stats`` how many tasks a worker has begun since its start; None if unsaid."""
+    counts = value.get("total") if isinstance(value, dict) else None
+    if not isinstance(counts, dict):
+        return None
+    return sum(each for each in counts.values() if type(each) is int and 0 <= each < _TOO_MANY)
 
 
 def _said(value: object) -> int | None:
