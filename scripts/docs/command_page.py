@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from rich.text import Text
 from typer.main import get_command
 
 from celeriac.cli.root import app
@@ -39,7 +40,7 @@ def _section(command: Any, context: Any) -> str:
     parts = [
         f"## `{context.command_path}`",
         f"```text\n{' '.join(usage.split())}\n```",
-        *_prose(command.help or ""),
+        *_prose(Text.from_markup(command.help or "").plain),
         *_tables(command, context),
         command.epilog or "",
     ]

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from celeriac.cli.exit import Code
 from celeriac.cli.inspect import Method
-from celeriac.cli.root import app
+from tests.tidy.command_line import PROGRAM
 from tests.tidy.repository import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
@@ -25,7 +24,7 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from commands(below, f"{path} {name}")
 
 
-COMMANDS = dict(commands(get_command(app), "celeriac"))
+COMMANDS = dict(commands(PROGRAM, "celeriac"))
 OF_CONTROL = [path for path in COMMANDS if path.startswith("celeriac control ")]
 WITH_SECTION = [path for path in COMMANDS if path not in ("celeriac", "celeriac control", *OF_CONTROL)]
 

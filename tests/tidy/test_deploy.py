@@ -15,9 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 from typer.exceptions import TyperException
-from typer.main import get_command
 
-from celeriac.cli.root import app
 from celeriac.config import Settings
 from celeriac.programs.process import wait_until
 from celeriac.store.recorder_status import RecorderStatus
@@ -27,6 +25,7 @@ from tests.component.web.kit import PATIENCE, Rig
 from tests.component.web.kit import rig as made
 from tests.promql import Kind, Promql
 from tests.promtool import promtool
+from tests.tidy.command_line import read_command
 from tests.tidy.repository import ROOT, blocks, named
 from tests.warehouses import publish
 
@@ -98,20 +97,6 @@ def unit(path: Path) -> dict[str, dict[str, list[str]]]:
 
 
 # -- commands
-
-
-def read_command(words: Sequence[str]) -> str:
-    """Have the program read a command line, run nothing, and return the command that it would run."""
-    command: Any = get_command(app)
-    context, name, rest = None, "celeriac", list(words)
-    while True:
-        context = command.make_context(name, rest, parent=context)
-        below = [*getattr(context, "_protected_args", ()), *context.args]
-        if not hasattr(command, "commands"):
-            assert below == []
-            return str(context.command_path)
-        assert below, f"{shlex.join(words)} names no command"
-        name, command, rest = command.resolve_command(context, below)
 
 
 def of_images() -> Iterator[tuple[str, list[str]]]:

@@ -11,7 +11,7 @@ __all__ = ["conf"]
 def conf(session: Session, *, as_json: AsJson = False) -> None:
     """Show the settings in force, and where each comes from.
 
-    Passwords and the like are shown as ``**``. No link to the broker is made.
+    Passwords and other secrets are shown as **. It does not connect to the broker.
 
     For example:
       celeriac conf

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -19,6 +20,8 @@ __all__ = ["AsJson", "Common", "Matcher", "Selection", "add_command", "add_commo
 
 _COMMON = "Common options"
 _NODES = "Which nodes"
+#: A word in brackets, which Rich takes for markup and leaves out: the extra of ``celeriac[demo]``.
+_MARKUP = re.compile(r"(\[[a-z#/@][^\[\]]*\])")
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -137,7 +140,8 @@ def add_common(app: typer.Typer, **options: Any) -> None:
         session.choose(broker=given["broker"], config=given["config"], is_debug=given["debug"])
 
     _sign(take, _parameters(Common))
-    app.callback(**{"cls": LightGroup, **options})(take)
+    texts = {name: _escape(value) if isinstance(value, str) else value for name, value in options.items()}
+    app.callback(**{"cls": LightGroup, **texts})(take)
 
 
 def add_command(app: typer.Typer, name: str, **options: Any) -> Callable[[Callable[..., int | None]], None]:
@@ -173,7 +177,13 @@ def add_command(app: typer.Typer, name: str, **options: Any) -> Callable[[Callab
 def _as_written(function: Callable[..., object]) -> str:
     """Return what a function says of itself, with lists and examples marked to be left as they are."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-    return "\n\n".join(f"\b\n{each}" if "\n  " in each else each.replace("\n", " ") for each in paragraphs)
+    text = "\n\n".join(f"\b\n{each}" if "\n  " in each else each.replace("\n", " ") for each in paragraphs)
+    return _escape(text)
+
+
+def _escape(text: str) -> str:
+    """Return a help text that Rich shows as it is written."""
+    return _MARKUP.sub(r"\\\1", text)
 
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY

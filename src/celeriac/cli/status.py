@@ -43,8 +43,8 @@ def status(
     """Show which nodes are there, and how they are.
 
     A node that sends heartbeats but does not answer is shown as silent, one that was named and
-    is not heard of as absent. The exit code is 0 if at least one node answers and none is
-    silent or absent, 69 if no node answers.
+    is not heard of as absent. The exit code is 0 if at least one node answers and all are well, 1 if
+    a node is silent, absent or answers with an error, 69 if no node answers.
 
     For example:
       celeriac status
