@@ -12,7 +12,7 @@ PYTEST := $(RUN)python -m pytest -p tests.kit.summary
 # Four for each of two cores: tests with servers wait about half of their time.
 PROCESSES ?= 8
 
-.PHONY: help up example test durations test-fast sim soak hostile-shell check fix docs docs-serve pictures bench pins clean
+.PHONY: help up example test durations test-fast sim soak hostile-shell check fix dist docs docs-serve pictures bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ sim: $(READY) ## simulate 20,000 elections of each mode: make sim ELECTIONS=1000
 	@$(RUN)python -m tests.simulation $(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(MODE),--mode $(MODE)) $(if $(PROFILE),--profile $(PROFILE))
 
-soak: $(TESTABLE) hostile-shell ## try the laws, brokers' restarts, clusters of Spark, every pair of versions and other shells, for hours
+soak: $(TESTABLE) hostile-shell dist ## try the laws, brokers' restarts, clusters of Spark, every pair of versions, each extra and other shells, for hours
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property tests/fuzz tests/attack tests/chaos tests/interop tests/spark tests/browser
 
 hostile-shell: ## run the tests of a clean clone in other environments: make hostile-shell ENV="sigint home"
@@ -51,6 +51,9 @@ check: $(READY) ## formatting, lint, types and import contracts
 fix: $(READY) ## format, and mend what the linter can mend
 	$(RUN)ruff check --fix .
 	$(RUN)ruff format .
+
+dist: $(READY) ## build wheel and sdist into build/dist, and try each extra in a fresh environment: make dist EXTRAS="web tui"
+	@$(RUN)python -m scripts.dist $(EXTRAS)
 
 docs: $(READY) ## build the docs as a site, with references made from the code, into build/site
 	NO_MKDOCS_2_WARNING=1 $(RUN)python -m mkdocs build
