@@ -33,6 +33,7 @@ MADE: Final[dict[str, Callable[[], str]]] = {
 OUTSIDE: Final = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
 }
 #: The line on a page by hand that links the page made of code.

@@ -79,10 +79,11 @@ def test_every_example_runs_and_prints_what_the_page_shows(
             assert block.code == printed, f"{named(page)}:{block.line}"
 
 
-def test_the_readme_shows_the_example_that_make_runs() -> None:
+def test_the_page_of_the_library_shows_the_example_that_make_runs() -> None:
     example = (ROOT / "examples" / "first_tasks.py").read_text()
+    page = (ROOT / "docs" / "howto" / "use-the-library.md").read_text()
 
-    shown = [block.code for block in blocks((ROOT / "README.md").read_text()) if block.language == "python"]
+    shown = [block.code for block in blocks(page) if block.language == "python"]
     makefile = (ROOT / "Makefile").read_text()
 
     assert shown[0] == example

@@ -91,7 +91,7 @@ def top(
     For example:
       celeriac top --broker redis://127.0.0.1:6379/0
       celeriac top --allow-control --audit /var/log/celeriac/audit.jsonl
-      celeriac top --log /var/lib/celeriac --until 2026-11-14T10:00
+      celeriac top --log /var/lib/celeriac/log --until 2026-11-14T10:00
       celeriac top --log s3://bucket/history --from -1h --speed 10x
     """
     is_past = any(given is not None for given in (log, until, since, speed))
