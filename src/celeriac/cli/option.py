@@ -140,7 +140,9 @@ def add_common(app: typer.Typer, **options: Any) -> None:
         session.choose(broker=given["broker"], config=given["config"], is_debug=given["debug"])
 
     _sign(take, _parameters(Common))
-    texts = {name: _escape(value) if isinstance(value, str) else value for name, value in options.items()}
+    texts: dict[str, Any] = {
+        name: _escape(value) if isinstance(value, str) else value for name, value in options.items()
+    }
     app.callback(**{"cls": LightGroup, **texts})(take)
 
 
