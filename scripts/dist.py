@@ -33,13 +33,16 @@ _CONFIGURATION: Final = 78
 _SECONDS: Final = 300.0
 
 _LOG: Final = """
+import json
+
 from celeriac import Celeriac, MemoryBroker, decode
 
 app = Celeriac(MemoryBroker(), log_url="log")
 with app.history.writer() as log:
     for clock, event in enumerate(("received", "started", "succeeded"), 1):
         fields = {"type": f"task-{event}", "uuid": "t-1", "name": "shop.pay", "hostname": "w1@web"}
-        log.append(decode({**fields, "clock": clock, "timestamp": 1790000000.0 + clock}))
+        fields |= {"clock": clock, "timestamp": 1790000000.0 + clock}
+        log.append(decode(json.dumps(fields).encode()))
 """
 _APP: Final = """
 from celeriac import Celeriac, MemoryBroker
@@ -95,7 +98,8 @@ CHECKS: Final[dict[str, tuple[Check, ...]]] = {
         Check("record log", missing="history"),
         Check("replay log", missing="history"),
         Check("log stat log", missing="history"),
-        Check("history tables --warehouse tables", missing="history"),
+        Check("history tables --warehouse tables", output="attempts"),
+        Check("history latency --warehouse tables", missing="history"),
         Check("snapshot --parquet pictures --for 1", missing="history"),
         Check("snapshot --database sqlite:///pictures.db --for 1", missing="database"),
         Check("pipeline run log --warehouse new", missing="pipeline"),
@@ -143,7 +147,7 @@ CHECKS: Final[dict[str, tuple[Check, ...]]] = {
     ),
 }
 #: Extras whose checks read tables; to make them takes Spark.
-_WITH_TABLES: Final = {"history", "delta", "all"}
+_WITH_TABLES: Final = {BARE, "history", "delta", "all"}
 #: Together they break nothing of each other.
 CHECKS["all"] = tuple(check for checks in CHECKS.values() for check in checks if not check.missing)
 
