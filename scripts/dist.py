@@ -68,7 +68,7 @@ class Check:
     """A command of ``celeriac``, or a program, and how it has to end."""
 
     arguments: str = ""
-    #: The text of a Python program, in place of a command.
+    #: The text of a Python program, run instead of a command.
     program: str = ""
     code: int = 0
     #: It is in the output.
@@ -83,7 +83,7 @@ class Check:
         return f"celeriac {self.arguments}" if self.arguments else "a program"
 
 
-#: What works with an extra alone, and what is missing then.
+#: The checks of each extra: commands that work with it alone, and commands whose extra is missing then.
 CHECKS: Final[dict[str, tuple[Check, ...]]] = {
     BARE: (
         Check("--version", output="celeriac "),
@@ -152,7 +152,7 @@ _WITH_TABLES: Final = {BARE, "history", "delta", "all"}
 CHECKS["all"] = tuple(check for checks in CHECKS.values() for check in checks if not check.missing)
 
 
-# -- what is built
+# -- build
 
 
 def build(folder: Path) -> tuple[Path, Path]:
@@ -161,9 +161,9 @@ def build(folder: Path) -> tuple[Path, Path]:
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder), "--target"]
     _run([*command, "sdist"], ROOT)
     (sdist,) = folder.glob("*.tar.gz")
-    with tempfile.TemporaryDirectory() as place:
-        _run(["tar", "--extract", "--file", str(sdist), "--directory", place], ROOT)
-        (source,) = Path(place).iterdir()
+    with tempfile.TemporaryDirectory() as unpacked:
+        _run(["tar", "--extract", "--file", str(sdist), "--directory", unpacked], ROOT)
+        (source,) = Path(unpacked).iterdir()
         _run([*command, "wheel"], source)
     (wheel,) = folder.glob("*.whl")
     return wheel, sdist
@@ -203,7 +203,7 @@ def _files(folder: Path) -> set[str]:
     return {path.as_posix() for path in paths if "__pycache__" not in path.parts}
 
 
-# -- what is tried
+# -- try
 
 
 def _try(extra: str, wheel: Path, samples: Path, work: Path) -> list[str]:
@@ -315,8 +315,8 @@ def main(extras: list[str]) -> int:
     for path in (sdist, wheel):
         _say(f"built {path.relative_to(ROOT)}, {path.stat().st_size / 1000:.0f} kB")
     problems = [*problems_of_sdist(sdist), *problems_of_wheel(wheel)]
-    with tempfile.TemporaryDirectory(prefix="celeriac-dist-") as place:
-        work = Path(place)
+    with tempfile.TemporaryDirectory(prefix="celeriac-dist-") as created:
+        work = Path(created)
         chosen = extras or list(CHECKS)
         samples = _make_samples(work / "samples", has_tables=not _WITH_TABLES.isdisjoint(chosen))
         for extra in chosen:

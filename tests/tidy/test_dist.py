@@ -1,4 +1,4 @@
-"""What is distributed is whole; ``make dist`` tries each extra."""
+"""Wheel and sdist are complete; ``make dist`` tries each extra."""
 
 import shlex
 import tomllib

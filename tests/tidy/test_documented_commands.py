@@ -13,12 +13,12 @@ from tests.tidy.repository import ROOT, blocks, named, pages, prose
 from tests.tidy.test_commands_reference import COMMANDS
 
 README = (ROOT / "README.md").read_text()
-#: What a shell reads: a prompt stands before commands where the page shows output too.
+#: The prompt of commands by the language of a block: a page that shows output too has one.
 _SHELL = {"sh": "", "console": "$ "}
 
 
 def lines_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield the shell commands on a page, each with its place."""
+    """Yield the shell commands on a page, each with its page and line."""
     for block in blocks(page.read_text()):
         prompt = _SHELL.get(block.language)
         if prompt is None:
@@ -53,19 +53,19 @@ def of_ours(line: str) -> Iterator[list[str]]:
             yield command[1:]
 
 
-LINES = [(place, line) for page in pages() for place, line in lines_of(page)]
-COMMAND_LINES = [(place, words) for place, line in LINES for words in of_ours(line)]
+LINES = [(where, line) for page in pages() for where, line in lines_of(page)]
+COMMAND_LINES = [(where, words) for where, line in LINES for words in of_ours(line)]
 
 
 @pytest.mark.parametrize(
-    "words", [each for _, each in COMMAND_LINES], ids=[place for place, _ in COMMAND_LINES]
+    "words", [each for _, each in COMMAND_LINES], ids=[where for where, _ in COMMAND_LINES]
 )
 def test_the_program_understands_the_command(words: list[str]) -> None:
     assert read_command(words).startswith("celeriac ")
 
 
 def test_commands_are_found_on_many_pages() -> None:
-    found = {place.partition(":")[0] for place, _ in COMMAND_LINES}
+    found = {where.partition(":")[0] for where, _ in COMMAND_LINES}
 
     assert len(COMMAND_LINES) > 80
     assert {"README.md", "docs/howto/migrate-from-flower.md", "docs/howto/troubleshoot.md"} <= found
@@ -123,7 +123,7 @@ def test_the_first_screen_of_the_readme_has_the_commands_to_begin_with() -> None
 
 
 def test_the_gate_runs_the_test_command_of_the_readme() -> None:
-    shown = {line.split("#")[0].strip() for place, line in LINES if place.startswith("README.md")}
+    shown = {line.split("#")[0].strip() for where, line in LINES if where.startswith("README.md")}
     gate = (ROOT / ".ci" / "run").read_text().splitlines()
 
     assert "make test" in shown

@@ -99,7 +99,7 @@ def test_no_other_python_is_claimed_than_the_tested_ones() -> None:
     assert row(COMPATIBILITY, "Python")[0] == ", ".join(claimed)
 
 
-# -- beside Flower
+# -- compared with Flower
 
 
 def test_the_figures_beside_flower_are_those_of_the_benchmark() -> None:
@@ -145,19 +145,19 @@ def test_the_defaults_of_flower_are_those_that_the_readme_says() -> None:
     assert "in memory, 100,000 tasks by default" in README
 
 
-# -- what pages say of the code
+# -- pages about the code
 
 
 def test_the_error_of_sketches_is_the_same_on_every_page() -> None:
-    told = {
+    shares = {
         (named(page), share)
         for page in pages()
         for share in re.findall(r"within ([\d.]+) % of (?:the )?rank", " ".join(page.read_text().split()))
     }
     ours = re.findall(r"within ([\d.]+) % of rank", answer.Spread.__doc__ or "")
 
-    assert len(told) >= 2
-    assert {share for _, share in told} == set(ours)
+    assert len(shares) >= 2
+    assert {share for _, share in shares} == set(ours)
 
 
 def test_the_reach_of_the_slider_is_what_the_pages_say() -> None:
