@@ -48,8 +48,9 @@ def test_half_sent_heads_of_one_address_keep_no_other_address_out(redis_url: str
     assert health == [200, 200, 200]
     # On a slow machine some run out of the time for a head, and others take their places.
     assert answers.keys() <= {"503", "408", ""}
-    assert answers["503"] + answers["408"] > 0
-    assert log.read_text().count("web: refused 127.0.0.1 with 503") <= 1
+    refused = answers["503"] + answers["408"]
+    # One line a minute for each status.
+    assert 0 < log.read_text().count("web: refused 127.0.0.1 with") < refused
 
 
 def status_of(link: socket.socket) -> str:

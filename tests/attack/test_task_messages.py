@@ -2,6 +2,7 @@
 
 Each header, each field of the body and each property has boundary values, on both brokers and with pools
 of threads and of processes. Afterwards every message was taken or rejected, none is in doubt.
+``HYPOTHESIS_PROFILE=long`` has all pools, and messages with boundary values in several headers at a time.
 """
 
 import json
@@ -9,6 +10,8 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from random import Random
+from secrets import randbits
 from typing import Any
 
 from amqp.exceptions import FrameSyntaxError
@@ -16,10 +19,15 @@ from amqp.exceptions import FrameSyntaxError
 from celeriac.testing.peers import CeleriacWorker
 from celeriac.wire.task_request import PROTOCOL_HEADERS
 from tests.fleet import PATIENCE, come_true, kill_all, start_all
+from tests.live import IS_LONG
 from tests.stage import Stage
 from tests.wires import AmqpWire, Raw, RedisWire, Wire
 
-POOLS = ("threads", "processes")
+POOLS = ("threads", "processes", *(("solo", "gevent", "eventlet") if IS_LONG else ()))
+#: Messages with boundary values in several headers.
+MIXED = 10_000 if IS_LONG else 100
+#: Another one in each long run; it is in the ids of the messages.
+SEED = randbits(32) if IS_LONG else 7
 TASK = "peers.echo"
 BODY = [["x"], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
 
@@ -72,6 +80,14 @@ LIMITS: tuple[Any, ...] = (
     *([0, 0], [None, None], [1e9, 1e9], [-1, None], [None, -0.0], ["1", "2"], [[1], {}], [True, False]),
     *([1], [1, 2, 3], [1e308, 1e-308], [2**63 - 1, 1]),
 )
+#: Headers that a task has, and others.
+NAMES = sorted(PROTOCOL_HEADERS | {"stamps", "stamped_headers", "mine"})
+#: Further values of some headers.
+SPECIAL: Mapping[str, tuple[Any, ...]] = {
+    "eta": BAD_TIMES + TIMES,
+    "expires": BAD_TIMES + TIMES,
+    "timelimit": LIMITS,
+}
 
 
 def headers_of(number: object) -> dict[str, Any]:
@@ -81,16 +97,20 @@ def headers_of(number: object) -> dict[str, Any]:
 
 def header_attacks(values: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
     """Yield headers with a boundary value in one of them, and each left out."""
-    special: Mapping[str, tuple[Any, ...]] = {
-        "eta": BAD_TIMES + TIMES,
-        "expires": BAD_TIMES + TIMES,
-        "timelimit": LIMITS,
-    }
-    for name in sorted(PROTOCOL_HEADERS | {"stamps", "stamped_headers", "mine"}):
-        for number, value in enumerate(values + special.get(name, ())):
+    for name in NAMES:
+        for number, value in enumerate(values + SPECIAL.get(name, ())):
             yield headers_of(f"{name}-{number}") | {name: value}
     for name in ("task", "id"):
         yield {key: value for key, value in headers_of(f"no-{name}").items() if key != name}
+
+
+def mixed_attacks(values: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+    """Yield headers with boundary values in two to four of them."""
+    random = Random(SEED)
+    for number in range(MIXED):
+        names = random.sample([name for name in NAMES if name != "id"], random.randint(2, 4))
+        bad = {name: random.choice(values + SPECIAL.get(name, ())) for name in names}
+        yield headers_of(f"mixed-{SEED}-{number}") | bad
 
 
 def body_attacks(values: tuple[Any, ...]) -> Iterator[tuple[dict[str, Any], bytes]]:
@@ -190,7 +210,7 @@ class Attack:
     def send_all(self, values: tuple[Any, ...]) -> None:
         """Send a message with each boundary value in each place."""
         good = json.dumps(BODY).encode()
-        for headers in header_attacks(values):
+        for headers in (*header_attacks(values), *mixed_attacks(values)):
             self.send(Raw(good, headers=headers))
         for headers, body in body_attacks(values):
             self.send(Raw(body, headers=headers))

@@ -734,7 +734,7 @@ def test_a_full_disk_is_told_and_once_there_is_room_it_goes_on(root: Path) -> No
     assert set_aside(root) == []
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
 def test_events_that_could_not_be_appended_can_be_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:

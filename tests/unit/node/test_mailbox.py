@@ -169,6 +169,20 @@ def test_nodes_that_meet_tell_each_other_what_is_revoked(told: object) -> None:
     assert list(revoked) == ["old", "a", "b"]
 
 
+def test_a_hello_with_more_ids_than_a_node_keeps_pushes_out_no_others() -> None:
+    revoked = RevokedSet()
+    revoked.add("own", now=999.0)
+    node = Node(revoked=revoked)
+    node.receive(message("hello", arguments={"from_node": "w2@web", "revoked": ["theirs"]}))
+
+    node.receive(
+        message("hello", arguments={"from_node": "w3@web", "revoked": [f"x{n}" for n in range(60_000)]})
+    )
+
+    assert len(revoked) == 50_000
+    assert {"own", "theirs"} <= set(revoked)
+
+
 def test_a_hello_of_our_own_is_answered_with_nothing() -> None:
     node = Node()
 
