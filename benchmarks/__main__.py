@@ -13,6 +13,7 @@ NAMES = {
     "detector": "who is dead, and what it costs to know, beside the fixed window of Celery's gossip",
     "sent": "the place of task-sent among the events of a task, beside Celery's client",
     "worker": "tasks that do nothing, from queue to result, beside Celery's worker",
+    "attack": "hostile tasks in front of ordinary ones, beside Celery's worker",
     "election": "who wins an election under any order of messages, beside Celery's Gossip",
     "record": "events from a broker to the disk, and back, beside Celery's receiver and gzip JSON lines",
     "pipeline": "a log to tables on Spark, beside DuckDB, Polars and Celery's State",
