@@ -111,6 +111,30 @@ def test_107_a_consumer_sees_every_state_of_pending_results(app: Celeriac) -> No
     assert settled(lambda: app.backend.health().watched == 0)
 
 
+async def awaited(result: AsyncResult) -> object:
+    return await result
+
+
+@pytest.mark.parametrize("get", [AsyncResult.get, lambda result: asyncio.run(awaited(result))])
+def test_a_consumer_sees_the_state_of_a_result_that_was_stored_before(
+    redis_url: str, get: Callable[[AsyncResult], object]
+) -> None:
+    seen: list[str] = []
+
+    class Looking(BaseResultConsumer):
+        def on_state_change(self, meta: ResultMeta) -> None:
+            seen.append(meta.status)
+
+    app = app_on(redis_url, redis_url)
+    app.backend.ResultConsumer = Looking
+    app.backend.store_result("a", "done")
+    value = get(app.AsyncResult("a"))
+    app.close()
+
+    assert value == "done"
+    assert seen == ["SUCCESS"]
+
+
 @pytest.mark.differs("Consumers and drainers of your own")
 def test_108_drain_events_until_is_a_generator_that_ends_with_a_full_slot(app: Celeriac) -> None:
     """`Drainer.drain_events_until` is a generator that drains until a promise is fulfilled."""

@@ -177,7 +177,15 @@ class BaseResultConsumer:
         self._link.interrupt()
 
     def on_state_change(self, meta: ResultMeta) -> None:
-        """Look at each state that came; called in the thread or greenlet that drains."""
+        """Look at each state that came: in the thread or greenlet that drains, or in one that begins to wait.
+
+        A result that was stored before is found by a wait. A state may come more than once.
+        """
+
+    def show_found(self, metas: Iterable[ResultMeta]) -> None:
+        """Look at states that a wait found in the store; without a store each was looked at when it came."""
+        if self.has_store:
+            self._show(metas)
 
     def recall(self, task_id: str) -> ResultMeta | None:
         """Return what is remembered of a task, where results come but once."""
@@ -324,14 +332,17 @@ class BaseResultConsumer:
             next_at = self._waiting.next_at()
         return longest if next_at is None else min(longest, max(0.0, next_at - monotonic()))
 
+    def _show(self, metas: Iterable[ResultMeta]) -> None:
+        for meta in metas:
+            try:
+                self.on_state_change(meta)
+            except Exception:
+                logger.exception("Looking at the state of task %s failed.", meta.task_id)
+
     def _take(self, news: list[News]) -> None:
         arrived = [each for each in news if isinstance(each, Arrived)]
         confirmed = [each.task_ids for each in news if isinstance(each, Confirmed)]
-        for each in arrived:
-            try:
-                self.on_state_change(each.meta)
-            except Exception:
-                logger.exception("Looking at the state of task %s failed.", each.meta.task_id)
+        self._show(each.meta for each in arrived)
         now = monotonic()
         # A part at a time: whoever wants the lock meanwhile, an event loop above all, must not wait for long.
         for start in range(0, len(arrived), _MOST_AT_ONCE):

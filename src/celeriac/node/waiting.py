@@ -251,6 +251,7 @@ class AsyncBackendMixin(ABC):
         ids = dict.fromkeys(task_ids)
         found = self.look(list(ids), options.timeout)
         known = found or {}
+        self.consumer.show_found(known.values())
         yield options.tell(list(known.values()))
         rest = [task_id for task_id in ids if task_id not in known or not known[task_id].is_ready]
         if not rest:
@@ -284,6 +285,7 @@ class AsyncBackendMixin(ABC):
             else None
         )
         known = found or {}
+        self.consumer.show_found(known.values())
         async for part in _in_parts(list(known.values())):
             yield options.tell(part)
         rest = [task_id for task_id in ids if task_id not in known or not known[task_id].is_ready]
