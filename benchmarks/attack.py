@@ -86,7 +86,7 @@ def run() -> dict[str, dict[str, Outcome]]:
 def show(name: str, rows: dict[str, dict[str, Outcome]]) -> None:
     """Print the table, and the line of JSON."""
     columns = ("row", "side", "hostile", "worker", "behind", "later", "later ms")
-    table = [columns]
+    table: list[tuple[str, ...]] = [columns]
     for row, sides in rows.items():
         for side, each in sides.items():
             counts = (f"{count} of {ORDINARY}" for count in (each.behind, each.later))
