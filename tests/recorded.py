@@ -37,6 +37,7 @@ def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
 def writer_for(root: Path, place: Place | None = None, **given: Any) -> LogWriter:
     """Return a writer with large segments, unless others are asked for."""
     options: dict[str, Any] = {
+        "spool": root / "spool",
         "segment_bytes": 1 << 30,
         "segment_age": 1e6,
         "now": lambda: NOON_AT,
@@ -44,7 +45,6 @@ def writer_for(root: Path, place: Place | None = None, **given: Any) -> LogWrite
     }
     return LogWriter(
         place or place_for(root),
-        spool=root / "spool",
         name="one",
         redact=unchanged,
         **{**options, **given},

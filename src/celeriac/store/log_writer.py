@@ -239,7 +239,17 @@ class LogWriter:
         self._is_roll_due = self._must_roll = False
         self._last_received_at = found.last_received_at
         if found.beyond is not None:
-            found = self._begun_anew(found)
+            found = self._begin_again(
+                found,
+                f"the log has events up to number {found.beyond:,} of {found.recorder}, and the spool "
+                f"{self._spool.folder} knows of those before {found.first:,} alone: it was brought back from "
+                "a copy, or is a copy that somebody else records with",
+            )
+        elif self._spool.is_copy and found.is_listed:  # else what was left cannot be sealed now
+            found = self._begin_again(
+                found,
+                f"the spool {self._spool.folder} of {found.recorder} is a copy: the original may be in use",
+            )
         self._recorder = found.recorder
         self.damage.extend(found.damage)
         file, left = self._first_file(found)
@@ -254,16 +264,12 @@ class LogWriter:
         sealing = Sealing(self._place, name=self._spool.folder.name, report=self.damage.append, at=self._at)
         return sealing, Sealer(sealing.seal, retry_after=self._retry_after, patience=self._patience)
 
-    def _begun_anew(self, found: Recovered) -> Recovered:
-        """Take another id where the log has more than the spool knows of; what was left is sealed first."""
+    def _begin_again(self, found: Recovered, reason: str) -> Recovered:
+        """Take another id, since another recorder may have ours; what was left is sealed first."""
         for task in found.left:
             self._sealing.seal(task)
         recorder = self._spool.renew_id()
-        told = (
-            f"the log has events up to number {found.beyond:,} of {found.recorder}, and the spool "
-            f"{self._spool.folder} knows of those before {found.first:,} alone: it was brought back from "
-            f"a copy, or is a copy that somebody else records with. From here on the recorder is {recorder}"
-        )
+        told = f"{reason}. From here on the recorder is {recorder}"
         return found._replace(
             recorder=recorder, first=FIRST, left=(), damage=(*found.damage, told), oldest=FIRST, beyond=None
         )

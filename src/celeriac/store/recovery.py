@@ -35,6 +35,8 @@ class Recovered(NamedTuple):
     #: The last number that the log has of the recorder, if the spool does not know of it: the spool is older.
     #: Somebody else may be giving those numbers at this moment.
     beyond: int | None
+    #: Whether the place has told which segments there are.
+    is_listed: bool
 
 
 def recover(spool: Spool, place: Place) -> Recovered:
@@ -46,6 +48,7 @@ def recover(spool: Spool, place: Place) -> Recovered:
     files = [scan(path, has_batches=False) for path in write_ahead_files(spool.folder)]
     recorder = spool.recorder_id(known=next(filter(None, (each.recorder for each in reversed(files))), ""))
     sealed = _sealed(place, recorder, is_needed=not files)
+    is_listed, sealed = sealed is not None, sealed or []
     left = ended(files, [span.first for span in sealed])
     damage = tuple(sentence for scanned in left for sentence in _mended(scanned, spool, place))
     last = max((span.last for span in sealed), default=FIRST - 1)
@@ -60,6 +63,7 @@ def recover(spool: Spool, place: Place) -> Recovered:
         tuple(Task(scanned.path, end, is_left=True) for scanned, end in zip(left, lasts, strict=False)),
         left[0].first if left else first,
         last if last >= first else None,
+        is_listed,
     )
 
 
@@ -75,7 +79,7 @@ def _perhaps_recorded(scanned: Scanned) -> int:
     return tail.lost or 0 if tail is not None and tail.is_whole else 0
 
 
-def _sealed(place: Place, recorder: str, *, is_needed: bool) -> list[Span]:
+def _sealed(place: Place, recorder: str, *, is_needed: bool) -> list[Span] | None:
     """Return the numbers of which segments are there, or were until retention removed them.
 
     None if the place is away, or does not answer: what waits is compared with them before it is sealed. If
@@ -97,4 +101,4 @@ def _sealed(place: Place, recorder: str, *, is_needed: bool) -> list[Span]:
     thread.join(_PATIENCE)
     if errors and is_needed:
         raise errors[0]
-    return [] if errors else [span for span in found if span.recorder == recorder]
+    return None if errors else [span for span in found if span.recorder == recorder]

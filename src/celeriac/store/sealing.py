@@ -76,8 +76,11 @@ class Sealing:
             # What another run left was looked at when this one began.
             for sentence in set_damage_aside(self._place, self._name, scanned):
                 self._tell(sentence)
-        if scanned.rows and not self._is_sealed(scanned):
-            self._write(scanned)
+        if scanned.rows:
+            having, parts = self._compare(scanned)
+            span = Span(scanned.recorder, scanned.first, scanned.next - 1)
+            if not is_within(span, join(map(span_of, having))):
+                self._write(scanned, parts)
         self._at("seal-before-remove")
         if self._is_over:
             raise DiskError(f"{task.path} is sealed, but the spool was given to another meanwhile")
@@ -97,14 +100,19 @@ class Sealing:
             if each.recorder == scanned.recorder and each.first < scanned.next and each.last >= scanned.first
         ]
 
-    def _is_sealed(self, scanned: Scanned) -> bool:
-        """Say whether segments have these events. One that is damaged is set aside."""
-        having: list[Span] = []
+    def _compare(self, scanned: Scanned) -> tuple[list[Segment], list[Segment]]:
+        """Return the segments that have the events of a file, and those of them that the file has all of.
+
+        One that is damaged is set aside.
+        """
+        having: list[Segment] = []
+        parts: list[Segment] = []
         for segment in self._shared(scanned):
             try:
                 is_same = _has_rows(self._place, segment, scanned)
             except TooNew:
-                is_same = True  # it is as it was written, by a later Celeriac
+                having.append(segment)  # it is as it was written, by a later Celeriac
+                continue
             except Damaged as error:
                 # Here are the same events once more.
                 self._place.set_aside(segment.path)
@@ -116,15 +124,18 @@ class Sealing:
                 self._earlier = None
                 raise
             if is_same:
-                having.append(span_of(segment))
-        return is_within(Span(scanned.recorder, scanned.first, scanned.next - 1), join(having))
+                having.append(segment)
+                if not segment.generation and scanned.first <= segment.first and segment.last < scanned.next:
+                    parts.append(segment)
+        return having, parts
 
-    def _write(self, scanned: Scanned) -> None:
+    def _write(self, scanned: Scanned, parts: Sequence[Segment]) -> None:
         """Make a segment of what is in a file, for the numbers that are in it and no others.
 
         What another file or segment has is never hidden then, and what is nowhere is seen to be missing.
+        ``parts`` are segments with some of its events: a copy of the file was sealed before it was whole.
         """
-        if not self._shared(scanned):
+        if all(segment in parts for segment in self._shared(scanned)):
             write_segment(
                 self._place,
                 scanned.batches,

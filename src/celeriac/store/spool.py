@@ -15,6 +15,8 @@ from celeriac.store.disk import FLAGS, MODE, failed, make_folders, sync_folder, 
 __all__ = ["Spool", "write_whole"]
 
 _DRAFT: Final = ".new"
+#: The file that says which file the lock is.
+_HOME: Final = "home"
 #: What a file name may have, on every file system that we know.
 _MAX_NAME_BYTES: Final = 255
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -27,6 +29,8 @@ class Spool:
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
         self.folder = root / _folder_name(name)
+        #: Whether the folder is a copy of one in another place, which another recorder may have.
+        self.is_copy = False
         self._lock = -1
 
     def lock(self) -> None:
@@ -59,6 +63,11 @@ class Spool:
             os.ftruncate(number, 0)
             os.pwrite(number, b"%d\n" % os.getpid(), 0)
         self._drop_drafts()
+        try:
+            self._look_where_it_is()
+        except BaseException:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Let another process have the folder."""
@@ -92,7 +101,28 @@ class Spool:
         # Spark and Arrow take files whose names begin with _ for hidden, and read past them without a word.
         made = f"{plain.lstrip('_-') or 'recorder'}-{secrets.token_hex(3)}"
         write_whole(self.folder / "id", made.encode() + b"\n")
+        if self._lock >= 0:
+            self._note_where_it_is()
         return made
+
+    def _look_where_it_is(self) -> None:
+        """See whether the folder is where it was made: a copy has another file to lock."""
+        try:
+            told = (self.folder / _HOME).read_bytes().strip()
+        except FileNotFoundError:
+            self._note_where_it_is()
+        except OSError as error:
+            raise failed(f"{self.folder / _HOME} cannot be read", error) from error
+        else:
+            self.is_copy = told != self._home()
+
+    def _note_where_it_is(self) -> None:
+        write_whole(self.folder / _HOME, self._home() + b"\n")
+        self.is_copy = False
+
+    def _home(self) -> bytes:
+        # No number of the device: that of a disk may be another one after each start of the machine.
+        return b"inode %d" % os.fstat(self._lock).st_ino
 
     def _drop_drafts(self) -> None:
         """Remove what a crash left of files that were being made."""

@@ -838,7 +838,7 @@ def test_whatever_its_name_a_recorder_stays_in_its_spool(root: Path, name: str) 
         record(writer, range(2))
 
     (folder,) = (root / "spool").iterdir()
-    assert sorted(path.suffix or path.name for path in folder.iterdir()) == [".wal", "id", "lock"]
+    assert sorted(path.suffix or path.name for path in folder.iterdir()) == [".wal", "home", "id", "lock"]
     assert sorted(path.name for path in root.iterdir() if path.name[0] != ".") == ["events", "spool"]
     assert len(segments_in(place_for(root))) == 1
 
