@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from time import time
 from typing import Any, Final, Self
 
 from celeriac.config import Settings
 from celeriac.errors import ImproperlyConfigured, NetworkError
 from celeriac.model.message import Delivery, Exchange, Queue
 from celeriac.transport.base import Take
+from celeriac.transport.redis_clock import RedisClock
 from celeriac.transport.redis_dial import RedisDialer
 from celeriac.transport.redis_link import RedisLink
 from celeriac.transport.redis_names import RedisNames
@@ -115,12 +115,12 @@ class RedisConsuming(RedisDialer, ABC):
         tag = delivery.tag
         if not is_own_tag(tag):
             return False
-        unsettled = self._opened_tasks().unsettled
+        tasks = self._opened_tasks()
         # Renewed first: what is then still there nobody else puts back.
-        self._ask("ZADD", self._names.unacked_index, "XX", repr(time()), tag)
+        self._ask("ZADD", self._names.unacked_index, "XX", repr(tasks.clock.now()), tag)
         is_there = bool(self._ask("HEXISTS", self._names.unacked, tag))
         if is_there:
-            unsettled.hold(tag)
+            tasks.unsettled.hold(tag)
         return is_there
 
     def clone(self) -> Self:
@@ -207,6 +207,7 @@ class RedisConsuming(RedisDialer, ABC):
                     self._names,
                     queues_of=self._queues_behind,
                     visibility_timeout=timeout,
+                    clock=RedisClock.of(link),
                     left_over=self._left_over,
                 )
             except NetworkError:

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from random import random
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import uuid4
 
 from celeriac.model.message import Delivery, Queue
 from celeriac.transport.base import Take
+from celeriac.transport.redis_clock import RedisClock
 from celeriac.transport.redis_link import Command, RedisLink
 from celeriac.transport.redis_names import RedisNames
 from celeriac.transport.redis_pipe import RedisPipe
@@ -79,9 +80,11 @@ class RedisTasks:
         *,
         queues_of: Callable[[str, str], list[str]],
         visibility_timeout: float,
+        clock: RedisClock,
         left_over: Mapping[str, bool],
     ) -> None:
         self.link = link
+        self.clock = clock
         self.prefetch = 0
         self._names = names
         self._pipe = RedisPipe(link, self._notice)
@@ -90,6 +93,7 @@ class RedisTasks:
             names,
             queues_of=queues_of,
             visibility_timeout=visibility_timeout,
+            clock=clock,
             left_over=left_over,
         )
         self._consumers: dict[str, _Consumer] = {}
@@ -181,7 +185,7 @@ class RedisTasks:
             self._return_at = now + _RETURN_LOOK
             lists = [key for queue in self._consumers for key in self._names.lists(queue)]
             asides = [key for queue in self._consumers for key in self._names.asides(queue)]
-            limits = (repr(time()), _MAX_RETURNED)
+            limits = (repr(self.clock.now()), _MAX_RETURNED)
             command: Command = ("EVAL", RETURN_DUE, len(lists), *lists, *limits, *asides)
             self._pipe.ask(*command, then=self._look_soon)
         return self._return_at - now
@@ -201,7 +205,7 @@ class RedisTasks:
         self._rounds.append(self._rounds.pop(0))
         self._asked = asked = _Asked(queues, self._number, room)
         tables = (self._names.unacked, self._names.unacked_index)
-        limits = (room, _MAX_TAKEN_BYTES, repr(time()), self._tag_prefix, asked.first)
+        limits = (room, _MAX_TAKEN_BYTES, repr(self.clock.now()), self._tag_prefix, asked.first)
         command: Command = ("EVAL", TAKE, 2 + len(keys), *tables, *keys, *limits, len(queues), *endings)
         self._pipe.ask(*command, then=partial(self._open, asked))
         if self._is_told and not self._was_full:

@@ -8,10 +8,11 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from time import monotonic, time
+from time import monotonic
 from typing import Final
 
 from celeriac.errors import PeerError
+from celeriac.transport.redis_clock import RedisClock
 from celeriac.transport.redis_link import Command
 from celeriac.transport.redis_names import RedisNames
 from celeriac.transport.redis_pipe import RedisPipe
@@ -44,9 +45,11 @@ class Unsettled:
         *,
         queues_of: Callable[[str, str], list[str]],
         visibility_timeout: float,
+        clock: RedisClock,
         left_over: Mapping[str, bool],
     ) -> None:
         self._pipe = pipe
+        self._clock = clock
         self._names = names
         self._queues_of = queues_of
         self._timeout = visibility_timeout
@@ -83,7 +86,7 @@ class Unsettled:
         self._settling[tag] = True
         tables = (self._names.unacked, self._names.unacked_index)
         aside = self._names.aside_of(queue, priority)
-        words = (*tables, tag, repr(time() + seconds), unacked_ending(queue), aside)
+        words = (*tables, tag, repr(self._clock.now() + seconds), unacked_ending(queue), aside)
         self._pipe.ask("EVAL", SET_ASIDE, len(tables), *words, then=partial(self._end_aside, tag, aside))
 
     def _end_aside(self, tag: str, aside: str, done: int) -> None:
@@ -137,7 +140,7 @@ class Unsettled:
 
     def _renew(self) -> None:
         """Show that we live: others put back what was not renewed for long."""
-        now = repr(time())
+        now = repr(self._clock.now())
         for tags in _portions(list(self.held)):
             scores = (word for tag in tags for word in (now, tag))
             # XX: what another has put back already must not be written again.
@@ -147,7 +150,9 @@ class Unsettled:
 
     def _look(self) -> None:
         """Look for what nobody renewed for so long that whoever took it must be gone."""
-        until = repr(time() - self._timeout)
+        if self._clock.is_known:  # it may have been set, or be faster than ours
+            self._pipe.ask("TIME", then=self._clock.set)
+        until = repr(self._clock.now() - self._timeout)
         self._pipe.ask(
             *("ZRANGEBYSCORE", self._names.unacked_index, "-inf", until, "LIMIT", 0, _PORTION),
             then=partial(self._find, until),
@@ -198,7 +203,7 @@ class Unsettled:
         """Let an entry be that has no way back: it is looked at again once it has grown old again."""
         names = self._names
         logger.warning("Nothing leads back to a queue for %r of %s: it stays there", tag, names.unacked)
-        command: Command = ("ZADD", names.unacked_index, "XX", repr(time()), _raw(tag))
+        command: Command = ("ZADD", names.unacked_index, "XX", repr(self._clock.now()), _raw(tag))
         self._pipe.ask(*command, then=partial(self._confirm, (tag,)))
 
     def _way_back(self, entry: bytes | None) -> tuple[list[str], bytes]:

@@ -12,6 +12,7 @@ from celeriac.errors import ConnectionLost
 from celeriac.model.message import Delivery, Exchange, Queue
 from celeriac.transport import redis_pipe
 from celeriac.transport.redis import RedisConnection
+from celeriac.transport.redis_clock import RedisClock
 from celeriac.transport.redis_link import RedisLink
 from celeriac.transport.redis_names import RedisNames
 from celeriac.transport.redis_pipe import RedisPipe
@@ -94,6 +95,7 @@ class Worker:
             names_by(),
             queues_of=lambda _exchange, _key: [],
             visibility_timeout=3600.0,
+            clock=RedisClock(),
             left_over={},
         )
         self.tasks.consume(QUEUE, self.deliveries.append)
