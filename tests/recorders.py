@@ -21,6 +21,7 @@ from celeriac.store.columns import to_events
 from celeriac.store.event_log import EventLog
 from celeriac.transport.connect import connect
 from celeriac.wire.names import event_exchange
+from tests.clocks import SkewedClock
 from tests.peers import recording
 
 #: Far more than needed, for a busy machine.
@@ -34,16 +35,26 @@ QUICK: Mapping[str, object] = {
 }
 #: Recorders are forked from a process that has imported all they need, which takes most of a CPU second.
 _FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload([recording.__name__])
+# The clock first: what is imported after it takes the time from it.
+_FORKS.set_forkserver_preload(["tests.peers.skewed_clock", recording.__name__])
 
 
 class RecorderProcess:
     """A recorder; it ends by SIGTERM at the end of the context, unless it died before."""
 
     def __init__(
-        self, url: str, log: Path, *, name: str = "left", point: str = "", visit: int = 1, **settings: object
+        self,
+        url: str,
+        log: Path,
+        *,
+        name: str = "left",
+        point: str = "",
+        visit: int = 1,
+        clock: SkewedClock | None = None,
+        **settings: object,
     ) -> None:
-        told = {"url": url, "log": str(log), "name": name, "point": point, "visit": visit}
+        told: dict[str, object] = {"url": url, "log": str(log), "name": name, "point": point, "visit": visit}
+        told["clock"] = "" if clock is None else str(clock.file)
         told["settings"] = {**QUICK, **settings}
         self.name = name
         #: The last that it said.
@@ -203,6 +214,16 @@ class Log(NamedTuple):
 def read_lawful(path: Path) -> Log:
     """Read a log, and see that it is whole and that nothing in it counts twice."""
     log = EventLog(path)
+    events = read_whole(log)
+    ids = Counter(event.uuid for event in events if isinstance(event, Received))
+    state = Replay(log, max_tasks_in_memory=10**6).run()
+    assert {*state.tasks} == {*ids}
+    assert all(task.deliveries == 1 for task in state.tasks.values())
+    return Log(events, frozenset(ids), [event for event in events if isinstance(event, Gap)])
+
+
+def read_whole(log: EventLog) -> list[Event]:
+    """Read a log, and check that each recorder has each of its numbers once, and that nothing is damaged."""
     numbers: dict[str, list[int]] = {}
     for batch in log.batches():
         for recorder, number in zip(*map(batch.column, ("recorder", "sequence")), strict=True):
@@ -211,11 +232,7 @@ def read_lawful(path: Path) -> Log:
         assert sorted(seen) == list(range(1, len(seen) + 1)), f"numbers of {recorder} have holes or doubles"
     events = list(log.read())
     assert not log.damage
-    ids = Counter(event.uuid for event in events if isinstance(event, Received))
-    state = Replay(log, max_tasks_in_memory=10**6).run()
-    assert {*state.tasks} == {*ids}
-    assert all(task.deliveries == 1 for task in state.tasks.values())
-    return Log(events, frozenset(ids), [event for event in events if isinstance(event, Gap)])
+    return events
 
 
 def unexplained(publisher: Publisher, log: Log) -> list[str]:

@@ -41,6 +41,11 @@ class Fate:
 def run(told: dict[str, Any], said: Connection, errors: Connection) -> None:
     """Record until SIGTERM; send the progress of each turn, and write what fails to the pipe of errors."""
     os.dup2(errors.fileno(), sys.stderr.fileno())
+    if told["clock"]:
+        # Imported already by the process that this one is a fork of.
+        from tests.peers.skewed_clock import follow  # noqa: PLC0415
+
+        follow(told["clock"])
 
     def say(progress: Progress) -> None:
         said.send(progress._asdict())

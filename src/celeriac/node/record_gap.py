@@ -13,6 +13,8 @@ __all__ = ["GapWriter"]
 
 logger = logging.getLogger(__name__)
 
+#: Seconds by which a clock is set, at the least: two readings of it are never made at one moment.
+_LEAST_STEP: Final = 0.1
 _REMOVED: Final = "recorded events may be lost: their files were removed or unmounted before they were sealed"
 
 
@@ -50,6 +52,8 @@ class GapWriter:
         self._start: _Start | None = None
         self._is_open = False
         self._last_received_at: float | None = None
+        #: When the connection was lost, by the wall clock and the monotonic clock; None while there is one.
+        self._lost_at: tuple[float, float] | None = None
 
     def open(self, last_received_at: float | None) -> None:
         """Note that the log is open, and when its last event was received."""
@@ -61,14 +65,32 @@ class GapWriter:
         self._start = _Start(missed, time())
         self._end_start()
 
+    def lose(self) -> None:
+        """Note that the connection is lost, or that there is still none."""
+        self._lost_at = self._lost_at or (time(), monotonic())
+
     def reconnect(self, missed: str, *, trouble: str) -> None:
-        """Note a connection after another one was lost, and why events may be missing, or nothing."""
-        owed = self._source.owed
+        """Note a connection after another one was lost, and why events may be missing, or nothing.
+
+        The wall clock may have been set meanwhile. The gap then covers the outage by the clock before and by
+        the clock after: nobody knows which of them the senders of events agree with.
+        """
+        owed, set_back = self._source.owed, self._set_back()
+        self._lost_at = None
         if missed:
             why = f"{missed}: {trouble}" if self._source.is_kept else trouble
-            self._put(why, since=self._next_sent_at, ticket=owed)
+            since, until = self._next_sent_at - set_back, time() + set_back
+            self._put(why, since=since, until=until, ticket=owed)
         elif owed is not None:
             self._source.accept([owed])
+
+    def _set_back(self) -> float:
+        """Return by how many seconds the wall clock was set back since the connection was lost."""
+        if self._lost_at is None:
+            return 0.0
+        lost_at, lost_tick = self._lost_at
+        set_back = (monotonic() - lost_tick) - (time() - lost_at)
+        return set_back if set_back > _LEAST_STEP else 0.0
 
     def put_overrun(self, missed: str) -> None:
         """Write a gap for events that the broker dropped, because they were taken too slowly; or nothing."""
@@ -99,6 +121,8 @@ class GapWriter:
         (missed, connected_at), self._start = self._start, None
         since, owed = self._last_received_at, self._source.owed
         if missed and since is not None:
+            if since > connected_at:
+                missed += f"; the clock was set back by {since - connected_at:.0f} seconds or more meanwhile"
             self._put(missed, since=since, until=connected_at, ticket=owed, is_first=True)
         elif owed is not None:
             self._source.accept([owed])
@@ -113,5 +137,7 @@ class GapWriter:
         is_first: bool = False,
     ) -> None:
         self.count += 1
-        gap = self._reception.gap(reason, since=since, until=max(since, until or time()))
+        # In order also where the clock was set back between the two.
+        since, until = sorted((since, until or time()))
+        gap = self._reception.gap(reason, since=since, until=until)
         self._recording.put(gap, now=monotonic(), ticket=ticket, is_first=is_first)

@@ -338,6 +338,7 @@ class Recorder:
 
     def _lose(self, error: ConnectionLost) -> None:
         self._link_trouble = self._link_trouble or str(error)
+        self._gaps.lose()
         self._retry_at = monotonic() + self._reception.lose(error)
         self._source.close()
         self._recording.lose()

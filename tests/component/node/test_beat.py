@@ -228,6 +228,22 @@ def test_a_clock_that_was_set_back_is_told(scene: Scene, caplog: pytest.LogCaptu
     assert scene.ticks == [10.0]
 
 
+def test_a_clock_that_is_set_forward_and_back_sends_the_latest_tick_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = scene.add()
+    scene.await_leader()
+
+    scene.now = BEGIN + 3600
+    scene.await_ticks(3600.0)
+    scene.now = BEGIN + INTERVAL
+    assert wait_until(lambda: "ahead of this clock" in caplog.text, patience=PATIENCE)
+    scene.now = BEGIN + 3600 + INTERVAL
+    scene.await_ticks(3600.0, 3610.0)
+
+    assert scheduler.counts["skipped"] == 359
+
+
 def test_a_tick_that_has_expired_is_missed(scene: Scene) -> None:
     first = scene.add(options={"expires": 3})
     scene.await_leader()
