@@ -15,6 +15,9 @@ import redis
 
 __all__ = ["AmqpWire", "Raw", "RedisWire", "Wire", "amqp_properties"]
 
+#: By which a worker says that it lives.
+HEARTBEAT_KEY = "worker.heartbeat"
+
 
 @dataclass(frozen=True)
 class Raw:
@@ -29,7 +32,7 @@ class Raw:
 class Wire(Protocol):
     """A way to a broker that looks at nothing."""
 
-    def send_event(self, raw: Raw) -> None:
+    def send_event(self, raw: Raw, *, routing_key: str = HEARTBEAT_KEY) -> None:
         """Send to those who receive events."""
 
     def send_request(self, raw: Raw) -> None:
@@ -63,8 +66,8 @@ class RedisWire:
     ) -> None:
         self.client.close()
 
-    def send_event(self, raw: Raw) -> None:
-        self.publish_event(_enveloped(raw, "celeryev", "worker.heartbeat"))
+    def send_event(self, raw: Raw, *, routing_key: str = HEARTBEAT_KEY) -> None:
+        self.publish_event(_enveloped(raw, "celeryev", routing_key), routing_key=routing_key)
 
     def send_request(self, raw: Raw) -> None:
         self.publish_request(_enveloped(raw, "celery.pidbox", ""))
@@ -77,9 +80,9 @@ class RedisWire:
         """Put bytes that need not be an envelope into a queue of tasks."""
         self.client.lpush(queue, data)
 
-    def publish_event(self, data: bytes) -> None:
+    def publish_event(self, data: bytes, *, routing_key: str = HEARTBEAT_KEY) -> None:
         """Send bytes that need not be an envelope to those who receive events."""
-        assert self.client.publish(f"{self._prefix}celeryev/worker.heartbeat", data), "nobody listens"
+        assert self.client.publish(f"{self._prefix}celeryev/{routing_key}", data), "nobody listens"
 
     def publish_request(self, data: bytes) -> None:
         """Send bytes that need not be an envelope to those who obey commands."""
@@ -131,8 +134,8 @@ class AmqpWire:
     ) -> None:
         self._connection.close()
 
-    def send_event(self, raw: Raw) -> None:
-        self._channel.basic_publish(_described(raw), "celeryev", "worker.heartbeat")
+    def send_event(self, raw: Raw, *, routing_key: str = HEARTBEAT_KEY) -> None:
+        self._channel.basic_publish(_described(raw), "celeryev", routing_key)
 
     def send_request(self, raw: Raw) -> None:
         self._channel.basic_publish(_described(raw), "celery.pidbox", "")

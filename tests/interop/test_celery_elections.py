@@ -13,8 +13,19 @@ from celeriac.node.election import elected_task_id
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
+from tests.election_attacks import (
+    ALLOWED,
+    FAILING,
+    call,
+    forbidden,
+    loaded,
+    nominate,
+    replace_action,
+    signature,
+)
 from tests.fleet import start_all
 from tests.live import NEWEST, PEER_APP, PEERS, peer
+from tests.wires import RedisWire
 
 APP = PEER_APP.with_name("electing.py")
 PATIENCE = 60.0
@@ -34,8 +45,8 @@ class Place:
         return Celeriac(self.redis.url, self.redis.url_of(1), environ={})
 
     @contextmanager
-    def workers(self, count: int) -> Iterator[list[CeleryWorker]]:
-        """Run workers whose elections are ours, once they know each other."""
+    def workers(self, count: int, *, actions: str = "*") -> Iterator[list[CeleryWorker]]:
+        """Run workers whose elections are ours, and may start these tasks, once they know each other."""
         with ExitStack() as stack:
             started = []
             for _ in range(count):
@@ -45,7 +56,11 @@ class Place:
                     url=self.redis.url,
                     backend=self.redis.url_of(1),
                     pool="solo",
-                    environment={"PYTHONPATH": str(self.library), "PYTHONDONTWRITEBYTECODE": "1"},
+                    environment={
+                        "PYTHONPATH": str(self.library),
+                        "PYTHONDONTWRITEBYTECODE": "1",
+                        "PEERS_ELECTION_ACTIONS": actions,
+                    },
                 )
                 stack.callback(worker.close)
                 stack.callback(_show, worker)
@@ -107,3 +122,33 @@ def test_each_of_many_elections_has_one_winner(place: Place) -> None:
         received = sum(worker.log().count("received") for worker in workers)
         assert received == 20
         assert [worker.errors() for worker in workers] == [[], [], []]
+
+
+@pytest.mark.parametrize("version", NEWEST)
+def test_an_election_starts_nothing_but_what_is_allowed(place: Place) -> None:
+    evil = signature("peers.total", [1, 2])
+    with place.workers(1, actions=f"{ALLOWED},{FAILING}") as (worker,), RedisWire(place.redis.url) as wire:
+        app = place.app()
+        refused = [*forbidden(evil)]
+        for number, action in enumerate(refused):
+            call(wire, f"refused-{number}", action)
+            nominate(wire, f"celery-{number}", action)
+            nominate(wire, f"ours-{number}", action, x=2)
+        replace_action(wire, "two", signature(ALLOWED, "good"), evil)
+        carrying = [*loaded(evil)]
+        for number, action in enumerate(carrying):
+            call(wire, f"loaded-{number}", action)
+        results = [app.AsyncResult(elected_task_id(f"loaded-{number}")) for number in range(len(carrying))]
+        ended = [result.get(timeout=PATIENCE, propagate=False) for result in results]
+        # Whatever a task sent when it ended is in the queue before this one.
+        last = worker.call(ALLOWED, "last")
+        log = worker.log()
+
+    print(
+        f"{3 * len(refused) + 4} elections that are not allowed, {len(carrying)} of allowed tasks with more"
+    )
+    assert last == "last"
+    assert len(ended) == len(carrying)
+    assert f"Task {ALLOWED}[" in log
+    assert "Task peers.total[" not in log
+    assert "unregistered task" not in log
