@@ -26,7 +26,7 @@ from celeriac.store.event_log import EventLog
 from celeriac.store.manifest import Manifest, write_manifest
 from celeriac.store.place import Place
 from celeriac.store.segment import Segment
-from celeriac.store.upkeep import Merged, merge_small
+from celeriac.store.upkeep import Merged, apply_retention, merge_small
 from tests.event_logs import damage_at, seal
 from tests.live import IS_LONG
 from tests.spark.code_cache import code_cache
@@ -263,6 +263,29 @@ def test_a_log_merged_while_a_run_writes_is_read_again_and_a_late_failure_to_pub
     assert points.count("tasks-staged") == 2
     assert again.chunks == 0
     assert tables_of(warehouse) == tables_of(whole)
+
+
+@pytest.mark.skipif(not IS_LONG, reason="it takes long: make soak")
+def test_segments_that_are_removed_while_a_run_writes_are_in_no_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log, warehouse, expected = (tmp_path / name for name in ("log", "warehouse", "expected"))
+    segments = write_log(log, events_of(TASKS))
+    size = sum(segment.size for segment in segments)
+    points: list[str] = []
+
+    def remove(point: str) -> None:
+        if point == "tasks-staged" and point not in points:
+            apply_retention(EventLog(log), keep=None, max_bytes=size // 2, now=BEGIN_AT)
+        points.append(point)
+
+    report = Pipeline(spark, log, warehouse, at=remove).run()
+    Pipeline(spark, log, expected).run()
+
+    assert points.count("tasks-staged") == 2
+    assert 0 < report.events < sum(segment.rows for segment in segments)
+    assert report.faults == []
+    assert tables_of(warehouse) == tables_of(expected)
 
 
 @pytest.mark.skipif(not IS_LONG, reason="it takes long: make soak")
