@@ -4,6 +4,7 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from enum import StrEnum
 from io import StringIO
 from time import time
@@ -143,17 +144,21 @@ def draw(lines: Iterable[str], as_json: bool, as_csv: bool) -> None:
 
 def write_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     """Write CSV to standard output, in UTF-8; nothing in it is a formula, or moves a cursor."""
-    from celeriac.history.export import guarded  # noqa: PLC0415 - only who writes CSV loads it
-
     sheet = StringIO()
     writer = csv.writer(sheet, lineterminator="\n")
-    writer.writerow(map(guarded, names))
+    writer.writerow(map(_csv_cell, names))
     for row in rows:
-        writer.writerow(_plain(guarded(foreign_value(value))) for value in row)
+        writer.writerow(map(_csv_cell, row))
     sys.stdout.flush()
     sys.stdout.buffer.write(sheet.getvalue().encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
 
 
-def _plain(value: object) -> object:
-    return visible(value, _CELL_CHARS) if isinstance(value, str) else value
+def _csv_cell(value: object) -> object:
+    """Return a value as a cell of CSV; a number stays one, whatever its type."""
+    from celeriac.history.export import guarded  # noqa: PLC0415 - only who writes CSV loads it
+
+    if isinstance(value, Decimal):
+        return value
+    cell = guarded(foreign_value(value))
+    return visible(cell, _CELL_CHARS) if isinstance(cell, str) else cell

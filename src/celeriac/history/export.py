@@ -16,6 +16,7 @@ from celeriac.masking import sanitize_place
 from celeriac.model.answer import Exported
 from celeriac.model.table import INNER_COLUMNS, TABLES, Column
 from celeriac.store.new_file import new_file
+from celeriac.store.spreadsheet import escape_formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +30,7 @@ Progress = Callable[[int, int], object]
 _ROWS: Final = 50_000
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _DELTA: Final = "delta:"
-#: How a cell begins that a spreadsheet takes for a formula, and runs.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_ROW_END: Final = "\r\n"
 _FORMS: Final = "postgresql://user:password@host/name, delta:FOLDER, FILE.parquet or FILE.csv"
 
 
@@ -93,7 +93,7 @@ def written_columns(table: str, *, is_without: tuple[str, ...] = (), has_bytes: 
 def guarded(value: object) -> object:
     """Return a cell of CSV: a text that a spreadsheet would run has an apostrophe before it."""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return escape_formula(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple | dict):
@@ -155,7 +155,8 @@ def _write_parquet(file: BinaryIO, reader: Reader) -> int:
 
 
 def _write_csv(file: BinaryIO, reader: Reader) -> int:
-    sheet = csv.writer(_Encoded(file), lineterminator="\n")
+    # Of ends of lines within a cell, the module quotes only those that it ends rows with itself.
+    sheet = csv.writer(_Encoded(file), lineterminator=_ROW_END)
     sheet.writerow(reader.schema.names)
     rows = 0
     for batch in reader:
@@ -165,10 +166,10 @@ def _write_csv(file: BinaryIO, reader: Reader) -> int:
 
 
 class _Encoded:
-    """A file of bytes that takes text."""
+    """A file of bytes that takes rows of text, and ends each with a line feed."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
-    def write(self, text: str) -> int:
-        return self._file.write(text.encode("utf-8", "replace"))
+    def write(self, row: str) -> int:
+        return self._file.write(f"{row.removesuffix(_ROW_END)}\n".encode("utf-8", "replace"))

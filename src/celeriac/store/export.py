@@ -1,5 +1,6 @@
 """A log, or a part of it, in a form that other programs read. It is as redacted as the log is."""
 
+import re
 from collections.abc import Iterator, Sequence
 from io import RawIOBase
 from typing import Any, Final, Literal
@@ -14,6 +15,7 @@ from celeriac.errors import CallerError
 from celeriac.store.columns import SCHEMA
 from celeriac.store.event_log import EventLog, Progress
 from celeriac.store.segment import PARQUET
+from celeriac.store.spreadsheet import FORMULA_STARTS
 
 __all__ = ["FORMATS", "Format", "export"]
 
@@ -25,8 +27,7 @@ _ROWS: Final = 16_384
 _GROUP_ROWS: Final = 100_000
 #: Columns that hold JSON.
 _JSON: Final = ("rest", "signum")
-#: How a cell begins that a spreadsheet takes for a formula, and runs.
-_FORMULA: Final = r"^[=+\-@\t\r]"
+_FORMULA: Final = f"^[{''.join(map(re.escape, FORMULA_STARTS))}]"
 _TEXT: Final = pa.string()
 
 
@@ -95,11 +96,12 @@ def _csv(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 def _cells(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows as CSV can hold them, and as no spreadsheet runs them."""
     columns: list[pa.Array] = []
-    for column in batch.columns:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
         cell = column
         if pa.types.is_fixed_size_list(column.type):
             cell = pa.array([None if each is None else str(each) for each in column.to_pylist()], _TEXT)
-        if pa.types.is_string(cell.type) and cell.null_count < len(cell):
+        # JSON that begins like a formula is a negative number.
+        if name not in _JSON and pa.types.is_string(cell.type) and cell.null_count < len(cell):
             is_formula = pc.match_substring_regex(cell, _FORMULA)
             cell = pc.if_else(is_formula, pc.binary_join_element_wise("'", cell, ""), cell)
         columns.append(cell)
