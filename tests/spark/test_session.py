@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from celeriac.errors import ImproperlyConfigured
-from celeriac.pipeline import java
+from celeriac.pipeline import java, session
 from celeriac.pipeline.class_archive import ClassArchive
 from celeriac.pipeline.java import Java, cache_folder, find_java
 from celeriac.pipeline.session import open_session
@@ -162,6 +162,29 @@ def test_java_is_asked_once_for_the_classes_of_expressions(
 
 # PySpark leaves its pipe to such a Java open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_secrets_of_settings_are_no_arguments_of_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "spark.master": "local[1]",
+        "spark.driver.extraJavaOptions": "-Dkey=file:/x",
+        "spark.hadoop.fs.s3a.secret.key": "hush-1",
+        "spark.hadoop.fs.s3a.access.key": "hush-2",
+        "spark.eventLog.dir": "hdfs://user:hush-3@host/logs",
+        "spark.jars.packages": "org.example:lib:1.0",
+    }
+    seen: list[dict[str, str]] = []
+    monkeypatch.setattr(session, "launch_gateway", lambda conf, _: seen.append(dict(conf.getAll())))
+
+    with (tmp_path / "log").open("wb") as log:
+        session._launched(given, log, tmp_path / "log")
+
+    assert "hush" not in str(seen)
+    assert [{*each} for each in seen] == [
+        {"spark.master", "spark.driver.extraJavaOptions", "spark.jars.packages"}
+    ]
+
+
 def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,9 +7,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from celeriac.masking import MASK, masked
 from celeriac.views.text import cells, json_text, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "console",
+    "hide_passwords",
     "log_to",
     "prepare",
     "say",
@@ -53,6 +55,21 @@ def say_lines(text: str) -> None:
     """Write several lines, as a trace has them, to standard error."""
     for line in visible_lines(text, _MESSAGE_CHARS):
         print(line, file=sys.stderr, flush=True)
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text of a library, which may quote a URL, without the passwords in it."""
+    if "://" not in text:
+        return text
+    from celeriac.core.secret_url import url_spans  # noqa: PLC0415 - few messages need it
+
+    parts: list[str] = []
+    end = 0
+    for first, last in sorted(url_spans(text, lambda name: masked(name, "") == MASK)):
+        if first >= end:
+            parts += text[end:first], MASK
+            end = last
+    return "".join((*parts, text[end:]))
 
 
 def terminal_width() -> int:
@@ -119,7 +136,10 @@ class _Line(logging.Handler):
         self._write_line = write_line
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._write_line(visible(f"{record.levelname.lower()}: {record.getMessage()}", _MESSAGE_CHARS))
+        # A terminal that is closed or a disk that is full ends nothing but the log.
+        with suppress(OSError, ValueError):
+            text = hide_passwords(record.getMessage())
+            self._write_line(visible(f"{record.levelname.lower()}: {text}", _MESSAGE_CHARS))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
+from celeriac.masking import sanitize_place
 from celeriac.node.stop_signals import stop_signals
 from celeriac.views.log import count_text, size_text
 from celeriac.views.text import visible
@@ -275,7 +276,7 @@ def _opened(
     made = _loaded("celeriac.pipeline.job").Pipeline
     remote = place.remote or (None if place.master else settings.spark_remote)
     master = place.master or settings.spark_master
-    output.say(f"starting Spark on {remote or master or 'this machine'}")
+    output.say(f"starting Spark on {sanitize_place(remote or master or 'this machine')}")
     with open_session(master=master, remote=remote, conf=conf) as spark, Progress(what) as progress:
         job: Pipeline = made(
             spark,

@@ -85,7 +85,7 @@ def ending(session: Session) -> Iterator[None]:
 
 def _fail(session: Session, error: Exception) -> None:
     if session.is_debug:
-        output.say_lines("".join(traceback.format_exception(error)))
+        output.say_lines(output.hide_passwords("".join(traceback.format_exception(error))))
     elif isinstance(error, CeleriacError):
         line = error_line(error, option=session.place_option)
         text, _, log = line.partition("\n") if type(error) is CeleriacError else (line, "", "")

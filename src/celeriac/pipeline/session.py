@@ -20,7 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from celeriac.errors import ImproperlyConfigured, NetworkError
-from celeriac.masking import sanitize_url
+from celeriac.masking import MASK, masked, sanitize_place, sanitize_url
 from celeriac.pipeline.class_archive import ClassArchive
 from celeriac.pipeline.java import cache_folder, find_java
 from celeriac.pipeline.java_class import keep_classes
@@ -155,8 +155,10 @@ def _connected(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
         session = SparkSession.builder.remote(remote).create()
         _own_settings(session, conf)
     except (ImportError, PySparkException) as error:
+        shown = sanitize_url(remote)
+        reason = reason_of(error).replace(remote, shown)
         raise NetworkError(
-            f"no Spark Connect is reached at {sanitize_url(remote)}: {reason_of(error)}; "
+            f"no Spark Connect is reached at {shown}: {reason}; "
             "start one there, or name another with --remote"
         ) from error
     try:
@@ -290,7 +292,9 @@ def _log4j(cache: Path) -> Path:
 
 
 def _launched(settings: Mapping[str, str], log: IO[bytes], path: Path) -> Any:
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    # Every user of the machine can read the arguments of Java: secrets reach it with the session alone.
+    arguments = {name: value for name, value in settings.items() if not _is_secret(name, value)}
+    conf = SparkConf(loadDefaults=False).setAll(list(arguments.items()))
     try:
         return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     except (PySparkException, OSError) as error:
@@ -299,14 +303,18 @@ def _launched(settings: Mapping[str, str], log: IO[bytes], path: Path) -> Any:
         ) from error
 
 
+def _is_secret(name: str, value: str) -> bool:
+    return name != _DRIVER_OPTIONS and (masked(name, "") == MASK or sanitize_place(value) != value)
+
+
 def _begun(settings: Mapping[str, str], gateway: Any, master: str, log: Path) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (Py4JError, PySparkException, ValueError) as error:
-        raise ImproperlyConfigured(
-            f"Spark does not start on {master}: {reason_of(error)}; more is in {log}"
-        ) from error
+        shown = sanitize_place(master)
+        reason = reason_of(error).replace(master, shown)
+        raise ImproperlyConfigured(f"Spark does not start on {shown}: {reason}; more is in {log}") from error
 
 
 def _last_line(path: Path) -> str:
