@@ -12,10 +12,13 @@ from celeriac.node.watcher import MAX_LISTENERS_OF_OWNER
 from celeriac.programs.process import wait_until
 from celeriac.web.access import Account, Role, hashed, new_token, write_accounts
 from tests.attack.dashboard import PATIENCE, dashboard
+from tests.raw_websocket import RawWebSocket
 
 #: As many as there may be of all users together.
 PAGES = 500
 NAMES = ("ada", "ben")
+#: WebSockets that a user may have.
+SOCKETS = 200
 
 Clients = dict[str, httpx.Client]
 
@@ -28,7 +31,7 @@ def two_users(broker: str, folder: Path) -> Iterator[Clients]:
     write_accounts(
         accounts, [Account(name, Role.VIEWER, hashed(tokens[name]), is_token=True) for name in NAMES]
     )
-    with dashboard(broker, folder, "--accounts", str(accounts)) as (address, _), ExitStack() as stack:
+    with dashboard(broker, folder, "--accounts", str(accounts)) as (address, _, _), ExitStack() as stack:
         yield {
             name: stack.enter_context(
                 httpx.Client(
@@ -72,3 +75,35 @@ def test_streams_of_one_user_leave_room_for_another(clients: Clients) -> None:
     assert refused[0] == 503
     assert "16 streams of events are open for ada" in refused[1]
     assert other[:2] == (200, ": listening")
+
+
+def test_websockets_of_one_user_from_many_addresses_leave_room_for_another(clients: Clients) -> None:
+    with ExitStack() as stack:
+
+        def connect(name: str, number: int = 0) -> int:
+            websocket = RawWebSocket(
+                clients[name].base_url.netloc.decode(),
+                source=f"127.0.2.{number % 50}",
+                headers=f"Authorization: {clients[name].headers['Authorization']}",
+            )
+            return stack.enter_context(websocket).status
+
+        own = Counter(connect("ada", number) for number in range(SOCKETS + 10))
+        other = connect("ben")
+
+    assert own == {101: SOCKETS, 503: 10}
+    assert other == 101
+
+
+def test_websockets_without_a_login_take_no_place(clients: Clients) -> None:
+    address = clients["ada"].base_url.netloc.decode()
+
+    def connect(headers: str) -> int:
+        with RawWebSocket(address, headers=headers) as websocket:
+            return websocket.status
+
+    # Of a wrong token so few that their address is not held back.
+    refused = {connect("") for _ in range(SOCKETS + 10)} | {connect("Authorization: Bearer wrong")}
+
+    assert refused == {403}
+    assert connect(f"Authorization: {clients['ada'].headers['Authorization']}") == 101

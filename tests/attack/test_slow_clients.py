@@ -29,7 +29,7 @@ def many_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("many_files")
 def test_half_sent_heads_of_one_address_keep_no_other_address_out(redis_url: str, tmp_path: Path) -> None:
-    with dashboard(redis_url, tmp_path, files=FILES) as (address, log), ExitStack() as stack:
+    with dashboard(redis_url, tmp_path, files=FILES) as (address, log, _), ExitStack() as stack:
         host, port = urlsplit(f"//{address}").hostname, urlsplit(f"//{address}").port
         links = []
         for _ in range(CONNECTIONS):

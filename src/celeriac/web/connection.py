@@ -16,6 +16,7 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.web.proxy import TrustedProxies
@@ -32,6 +33,8 @@ _HEAD_SECONDS: Final = 10.0
 _MAX_CONNECTIONS: Final = 4096
 #: Files that the process needs for other things: the broker, the log, the tables.
 _OTHER_FILES: Final = 256
+#: Parts of a WebSocket message. Browsers divide long messages into parts of some 10 kB or more.
+_MAX_FRAGMENTS: Final = 64
 _REASONS: Final = {
     408: "Request Timeout",
     431: "Request Header Fields Too Large",
@@ -195,6 +198,8 @@ class _BoundedHttp(H11Protocol):
 
 
 class _CountedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that counts, and whose client cannot have us keep more and more in memory for it."""
+
     limits: ConnectionLimits
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -205,3 +210,40 @@ class _CountedWebSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.limits.remove(self._address)
         super().connection_lost(exc)
+
+    def handle_ping(self) -> None:
+        """Answer a ping, unless the client has read no answers for a while: they would fill the memory."""
+        pong = self.conn.data_to_send()
+        if self.writable.is_set():
+            self.transport.write(b"".join(pong))
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a part of a message; each is an object, and an empty one does not count for the size."""
+        if self.close_sent:
+            return
+        if len(self.frames) < _MAX_FRAGMENTS:
+            super().handle_cont(event)
+        else:
+            self._fail(CloseCode.POLICY_VIOLATION, "too many fragments")
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass on a whole message; uvicorn would log a trace for each text that is not UTF-8."""
+        try:
+            if self.curr_msg_data_type == "text":
+                b"".join(self.frames).decode()
+        except UnicodeDecodeError:
+            self._fail(CloseCode.INVALID_DATA, "no UTF-8")
+        else:
+            super().send_receive_event_to_app()
+
+    def keepalive_timeout(self) -> None:
+        """Cut off a client that does not answer; one that reads nothing would never take the rest."""
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        self.frames = []
+        self.conn.fail(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.transport.close()

@@ -36,8 +36,8 @@ _STATIC: Final = Path(__file__).parent / "static"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 #: How long requests that are under way may take to end.
 _PATIENCE: Final = 3
-#: Of what a page's browser sends at once.
-_MAX_FRAME_BYTES: Final = 1 << 20
+#: Of a message from a browser: most have some hundred bytes. Each connection may hold as much in memory.
+_MAX_FRAME_BYTES: Final = 128 * 1024
 
 
 def make_app(

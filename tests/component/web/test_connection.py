@@ -8,13 +8,16 @@ from functools import partial
 
 import httpx
 import pytest
+import uvicorn
 from fastapi import FastAPI, WebSocket
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.sync.client import connect as connect_websocket
 
 from celeriac.programs.process import wait_until
 from celeriac.web.connection import MAX_HEAD_BYTES, ConnectionLimits
 from celeriac.web.server import make_server
 from tests.component.web.kit import PATIENCE, Rig, served, serving
+from tests.raw_websocket import CONTINUATION, PING, RawWebSocket, frame
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = HALF + b"\r\n"
@@ -154,17 +157,105 @@ def test_all_addresses_together_have_no_more_than_all_connections(serve: Serve, 
         assert client.get("/healthz").status_code == 200
 
 
-def test_a_websocket_counts_until_it_is_closed() -> None:
-    limits = ConnectionLimits(10)
+def echo_app() -> FastAPI:
+    """Return an app that sends back what comes over a WebSocket of any path."""
     app = FastAPI()
 
-    @app.websocket("/")
+    @app.websocket("/{path:path}")
     async def echo(websocket: WebSocket) -> None:
         await websocket.accept()
         while True:
             await websocket.send_text(await websocket.receive_text())
 
-    with serving(make_server(app, limits)) as place:
+    return app
+
+
+def only_websocket(server: uvicorn.Server) -> WebSocketsSansIOProtocol:
+    """Return the server's end of the only WebSocket, once there is one."""
+
+    def found() -> list[WebSocketsSansIOProtocol]:
+        return [
+            each for each in server.server_state.connections if isinstance(each, WebSocketsSansIOProtocol)
+        ]
+
+    assert wait_until(lambda: bool(found()), patience=PATIENCE)
+    (websocket,) = found()
+    return websocket
+
+
+def test_answers_to_pings_that_a_client_does_not_read_fill_no_memory() -> None:
+    server = make_server(echo_app(), ConnectionLimits(10))
+    with serving(server) as place, RawWebSocket(place) as client:
+        websocket = only_websocket(server)
+        for link, option in (
+            (client.link, socket.SO_RCVBUF),
+            (websocket.transport.get_extra_info("socket"), socket.SO_SNDBUF),
+        ):
+            link.setsockopt(socket.SOL_SOCKET, option, 4096)
+        pings = frame(bytes(125), PING) * 100
+        for _ in range(200):
+            client.send(pings)
+        # The echo of the first waits until the client reads, and the second until then.
+        client.send(frame("the first") + frame("the last"))
+        assert wait_until(lambda: not websocket.transport.is_reading(), patience=PATIENCE)
+        kept = websocket.transport.get_write_buffer_size()
+        is_echoed = client.read_until(b"the last")
+
+    assert 0 < kept < 600_000
+    assert is_echoed
+
+
+@pytest.mark.parametrize("part", [b"", b"x"])
+def test_message_of_very_many_parts_ends_its_connection(part: bytes) -> None:
+    limits = ConnectionLimits(10)
+    with serving(make_server(echo_app(), limits)) as place, RawWebSocket(place) as client:
+        client.send(frame(b"", is_last=False))
+        client.send(frame(part, CONTINUATION, is_last=False) * 1000)
+
+        assert client.read_until(b"too many fragments")
+        assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
+
+
+def test_text_that_is_no_utf_8_ends_its_connection_without_a_trace_in_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    limits = ConnectionLimits(10)
+    with serving(make_server(echo_app(), limits)) as place, RawWebSocket(place) as client:
+        client.send(frame(b"\xff\xfe"))
+
+        assert client.read_until(b"no UTF-8")
+        assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
+
+    assert "Invalid UTF-8" not in capsys.readouterr().err
+
+
+def test_message_of_a_few_parts_is_taken() -> None:
+    with serving(make_server(echo_app(), ConnectionLimits(10))) as place, RawWebSocket(place) as client:
+        client.send(frame(b"x", is_last=False))
+        client.send(frame(b"y", CONTINUATION, is_last=False) * 30)
+        client.send(frame(b"z", CONTINUATION))
+
+        assert client.read_until(b"x" + 30 * b"y" + b"z")
+
+
+def test_websocket_that_answers_no_ping_is_cut_off_though_it_reads_nothing() -> None:
+    limits = ConnectionLimits(10)
+    server = make_server(echo_app(), limits)
+    server.config.ws_ping_interval = server.config.ws_ping_timeout = 0.2
+    with serving(server) as place, RawWebSocket(place) as client:
+        websocket = only_websocket(server)
+        websocket.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(100):
+            client.send(frame(b"x" * 100_000))
+
+        assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
+
+
+def test_a_websocket_counts_until_it_is_closed() -> None:
+    limits = ConnectionLimits(10)
+
+    with serving(make_server(echo_app(), limits)) as place:
         with connect_websocket(f"ws://{place}/") as websocket:
             websocket.send("hello")
             echoed, count = websocket.recv(), limits.count

@@ -1,6 +1,9 @@
 """Puts the pages before the API. NiceGUI has one app for each process, and so has the dashboard."""
 
+import logging
 import re
+from collections import Counter
+from contextlib import suppress
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
@@ -12,8 +15,10 @@ from nicegui.client import templates
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from celeriac.node.rate_limited_log import RateLimitedLog
+from celeriac.views.text import visible
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
 from celeriac.web.board import Board
@@ -26,15 +31,21 @@ from celeriac.web.pages.visit import Desk
 
 __all__ = ["add_pages"]
 
+logger = logging.getLogger(__name__)
+
 #: All of them: a page is there once its module is loaded.
 PAGES: Final = (overview, tasks, workers, worker, cluster, history, task, workflow)
 #: Pages that are open at once, some 0.4 MB each: in all, and of one user or address.
 _MOST_OPEN: Final = 500
 _MOST_OF_OWNER: Final = 100
+#: WebSockets of one user or address: one for each page, and one that a browser that reconnects has left.
+_MAX_SOCKETS_OF_OWNER: Final = 2 * _MOST_OF_OWNER
 #: Seconds until a page that no browser has connected to makes room for others, if they need it.
 _CONNECT_SECONDS: Final = 10.0
 #: Paths at which there is no page: what a page is made of.
 _ASSETS: Final = ("/_nicegui/", "/_nicegui_ws/")
+#: How the messages of a page begin: with a type of Engine.IO, to close, to answer a ping, or for Socket.IO.
+_PACKETS: Final = ("1", "3", "4")
 #: The beginning of a script in a template, and the nonce there.
 _SCRIPT: Final = re.compile(r"<script(?=[\s>])")
 _NONCE: Final = "{{ request.scope['celeriac.nonce'] }}"
@@ -67,15 +78,51 @@ class _CompressedAssets(GZipMiddleware):
 
 
 class _Room:
-    """Opens no page for an owner who has too many, and none where too many are open."""
+    """Opens no page or WebSocket for an owner who has too many, and no page where too many are open."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        #: The number of open WebSockets of each owner.
+        self._sockets: Counter[str] = Counter()
+        self._log = RateLimitedLog(logger)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._connect(scope, receive, send)
+            return
         is_page = scope["type"] == "http" and not scope["path"].startswith(_ASSETS)
         app = _FULL if is_page and not _has_room(owner_of(HTTPConnection(scope))) else self._app
         await app(scope, receive, send)
+
+    async def _connect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        owner = owner_of(HTTPConnection(scope))
+        if self._sockets[owner] >= _MAX_SOCKETS_OF_OWNER:
+            await _FULL(scope, receive, send)
+            return
+
+        async def receive_packet() -> Message:
+            message = await receive()
+            if message["type"] != "websocket.receive" or (message.get("text") or "").startswith(_PACKETS):
+                return message
+            self._log_closed(owner, "a message that no page sends")
+            return {"type": "websocket.disconnect", "code": 1008}
+
+        self._sockets[owner] += 1
+        try:
+            await self._app(scope, receive_packet, send)
+        except OSError:  # the client is gone
+            raise
+        except Exception as error:  # noqa: BLE001 - of a message that Engine.IO cannot read
+            self._log_closed(owner, visible(f"{type(error).__name__}: {error}"))
+            with suppress(Exception):
+                await send({"type": "websocket.close", "code": 1008})
+        finally:
+            self._sockets[owner] -= 1
+            if not self._sockets[owner]:
+                del self._sockets[owner]
+
+    def _log_closed(self, owner: str, reason: str) -> None:
+        self._log.write(logging.WARNING, "socket", "web: closed a WebSocket of %s: %s", owner, reason)
 
 
 def _has_room(owner: str) -> bool:

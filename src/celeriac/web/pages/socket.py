@@ -2,9 +2,14 @@
 
 NiceGUI takes from any link whatever names a page by its id, and such an id stands in addresses, which proxies
 write down. So each message is looked at here first.
+
+Engine.IO takes any message before that, and Socket.IO keeps binary messages until all parts of an event are
+there. Browsers send us none. A connection is closed by a binary message, by one that cannot be read, and by
+too many.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -14,12 +19,18 @@ from nicegui import app as pages
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
+from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.web.access import Access
-from celeriac.web.guard import COOKIE
+from celeriac.web.guard import COOKIE, owner_of
 
 __all__ = ["Budget", "keep_links_apart"]
 
+logger = logging.getLogger(__name__)
+
 _ROOT: Final = "/"
+#: How a Socket.IO packet begins that has binary attachments.
+_BINARY: Final = ("5", "6")
+_UNREADABLE: Final = "a message that no page sends"
 #: What a browser says on a link, once it has said whose it is; each names the page that is meant.
 _HEARD: Final = ("event", "javascript_response", "ack")
 #: Messages that a link may send at once, and in a second for ever. Who drags a slider or types sends some
@@ -53,14 +64,58 @@ def keep_links_apart(access: Access) -> None:
     core.sio.eio.transports = ["websocket"]
     links = _Links(access, core.sio.handlers[_ROOT])
     core.sio.handlers = {_ROOT: links.handlers()}
+    packets = _Packets(core.sio.eio.handlers)
+    core.sio.eio.handlers = packets.handlers()
     pages.timer(_CHECK_SECONDS, links.close_logged_out)
+
+
+class _Packets:
+    """Looks at what comes over a connection, by its Engine.IO id, before Socket.IO does."""
+
+    def __init__(self, handlers: Mapping[str, Callable[..., Awaitable[Any]]]) -> None:
+        self._handlers = handlers
+        self._budgets: dict[str, Budget] = {}
+        self._log = RateLimitedLog(logger)
+
+    def handlers(self) -> dict[str, Callable[..., Awaitable[Any]]]:
+        """Return what Engine.IO calls."""
+        return {"connect": self._connect, "message": self._receive, "disconnect": self._disconnect}
+
+    async def _connect(self, name: str, environ: dict[str, Any]) -> Any:
+        self._budgets[name] = Budget(monotonic())
+        return await self._handlers["connect"](name, environ)
+
+    async def _disconnect(self, name: str, reason: str) -> None:
+        self._budgets.pop(name, None)
+        await self._handlers["disconnect"](name, reason)
+
+    async def _receive(self, name: str, packet: object) -> None:
+        budget = self._budgets.get(name)
+        if budget is None:
+            return  # it is about to be closed
+        if not budget.spend(monotonic()):
+            await self._refuse(name, "too many messages")
+            return
+        if not isinstance(packet, str) or packet.startswith(_BINARY):
+            await self._refuse(name, _UNREADABLE)
+            return
+        try:
+            await self._handlers["message"](name, packet)
+        except Exception:  # noqa: BLE001 - Socket.IO raises errors of many kinds
+            await self._refuse(name, _UNREADABLE)
+
+    async def _refuse(self, name: str, reason: str) -> None:
+        self._budgets.pop(name, None)
+        environ = core.sio.environ.get(name)
+        owner = "" if environ is None else owner_of(HTTPConnection(environ["asgi.scope"]))
+        self._log.write(logging.WARNING, reason, "web: closed a WebSocket of %s: %s", owner, reason)
+        await _close(name)
 
 
 class _Links:
     def __init__(self, access: Access, heard: Mapping[str, Callable[..., Any]]) -> None:
         self._access = access
         self._heard = heard
-        self._budgets: dict[str, Budget] = {}
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return what takes the messages of links; not what would write into our log what a browser says."""
@@ -90,7 +145,6 @@ class _Links:
         if not (_is_of(asked, scope) and self._is_logged_in(scope)):
             return False
         await self._heard["connect"](link, environ, auth)
-        self._budgets[link] = Budget(monotonic())
         return True
 
     async def _shake_hands(self, link: str, told: Any) -> bool:
@@ -99,7 +153,6 @@ class _Links:
         return await self._is_heeded(link, is_meant=bool(answer))
 
     def _disconnect(self, link: str, *_: Any) -> None:
-        self._budgets.pop(link, None)
         self._heard["disconnect"](link)
 
     def _checked(self, take: Callable[[str, dict[str, Any]], None]) -> Callable[..., Any]:
@@ -111,10 +164,8 @@ class _Links:
         return taken
 
     async def _is_heeded(self, link: str, *, is_meant: bool) -> bool:
-        """Tell whether who speaks means his page, is still let in, and not too loud; else the link ends."""
-        budget = self._budgets.get(link)
-        is_within = budget is not None and budget.spend(monotonic())
-        if is_meant and is_within and self._is_logged_in(_scope_of(link)):
+        """Say whether a message is for a page of its sender, who is still logged in; else close the link."""
+        if is_meant and self._is_logged_in(_scope_of(link)):
             return True
         await _close(core.sio.manager.eio_sid_from_sid(link, _ROOT))
         return False
