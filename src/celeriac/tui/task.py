@@ -32,7 +32,7 @@ class TaskScreen(Lookout):
     """Shows what is known of a task, without secrets; its relatives can be opened."""
 
     DEFAULT_CSS = """
-    #title { height: 1; }
+    #title { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     #story { height: 1fr; }
     #detail { height: auto; }
     #relatives { height: 2; margin-top: 1; }
