@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -18,9 +18,18 @@ PATIENCE = 180.0
 
 
 class Up:
-    """One ``celeriac up`` in a folder; all of its processes are known by a mark in their environment."""
+    """One ``celeriac up`` in a folder; all of its processes are known by a mark in their environment.
 
-    def __init__(self, folder: Path, *arguments: str, **variables: str) -> None:
+    ``start`` takes its command and options of ``Popen``, for one that is to run elsewhere than in a file.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        start: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
+        **variables: str,
+    ) -> None:
         self.folder = folder
         self._mark = uuid4().hex
         self._told = folder / f"told-{self._mark}"
@@ -29,7 +38,7 @@ class Up:
         self.temporary.mkdir()
         environment = own_environment(TEST_MARK=self._mark, TMPDIR=str(self.temporary), **variables)
         with self._told.open("wb") as told:
-            self.process = subprocess.Popen(  # noqa: S603
+            self.process = start(
                 [*CELERIAC, "up", "--port", "0", *arguments],
                 cwd=folder,
                 env=environment,
@@ -99,8 +108,13 @@ def is_open(port: int) -> bool:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Up]:
-    up = Up(folder, *arguments, **variables)
+def running(
+    folder: Path,
+    *arguments: str,
+    start: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
+    **variables: str,
+) -> Iterator[Up]:
+    up = Up(folder, *arguments, start=start, **variables)
     try:
         yield up
     finally:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from time import time
+from typing import Any
 
 import httpx
 import pytest
@@ -72,7 +73,10 @@ def test_one_that_is_interrupted_while_it_starts_leaves_nothing_behind(tmp_path:
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One that has nothing named, and makes tables as soon as there is something to make them of."""
     folder = tmp_path_factory.mktemp("sample")
-    variables = {"CELERIAC_LOG_SEGMENT_AGE": "5", "CELERIAC_SPARK_CONF": json.dumps(INTERPRETED)}
+    variables: dict[str, Any] = {
+        "CELERIAC_LOG_SEGMENT_AGE": "5",
+        "CELERIAC_SPARK_CONF": json.dumps(INTERPRETED),
+    }
     # Of a cluster of the user's.
     for name in ("LOG_URL", "LOG_SPOOL", "WAREHOUSE_URL"):
         variables[f"CELERIAC_{name}"] = str(folder / "mine" / name)

@@ -15,6 +15,7 @@ from celeriac.cli.web import shown
 from celeriac.errors import DiskError
 from celeriac.node.record_health import ailment
 from celeriac.programs.service import Ailment, Service
+from celeriac.store.disk import failed
 from celeriac.store.recorder_status import read_status
 
 __all__ = ["Dashboard", "OwnProgram", "PipelineRun", "RecorderProgram", "Surroundings"]
@@ -112,7 +113,7 @@ class RecorderProgram(OwnProgram):
         """
         trouble = self._disk_trouble()
         if trouble:
-            self._silent, self._full = _SILENT, Ailment("disk", f"the disk takes nothing: {trouble}")
+            self._silent, self._full = _SILENT, Ailment("disk", trouble)
         # When there is room again it takes a moment to say so.
         if self._full is not None and self._silent < _SILENT + _RECOVERY:
             return self._full
@@ -126,7 +127,7 @@ class RecorderProgram(OwnProgram):
             with TemporaryFile(dir=self._spool) as file:
                 file.write(bytes(_PROBE_BYTES))
         except OSError as error:
-            return error.strerror or str(error)
+            return str(failed("the disk takes nothing", error))
         return ""
 
     def _is_ready(self) -> bool:

@@ -1,5 +1,6 @@
 """``celeriac up``: a cluster recorded, kept in tables and shown in a browser, by one command."""
 
+import errno
 from contextlib import ExitStack, suppress
 from math import inf
 from pathlib import Path
@@ -148,8 +149,10 @@ def _write(line: str) -> None:
         output.write(line)
     except BrokenPipeError:  # who read it has seen enough
         raise
-    except OSError:
-        output.silence()
+    except OSError as error:
+        # A file on a full disk takes later lines, once there is room.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            output.silence()
 
 
 def _say(line: str) -> None:

@@ -12,6 +12,9 @@ from celeriac.cli.own_program import Dashboard, RecorderProgram, Surroundings
 from celeriac.programs.service import Ailment
 from celeriac.store.recorder_status import RecorderStatus, write_status
 
+#: What is said of a full disk, and what to do.
+FULL = "the disk takes nothing: No space left on device; make room, or take a larger disk"
+
 
 @pytest.fixture
 def around(tmp_path: Path) -> Surroundings:
@@ -90,7 +93,7 @@ def test_a_disk_that_is_full_is_no_reason_to_lose_what_is_in_memory(
     ailments += [recorder.ailment() for _ in range(5)]
     tell(recorder, 2.0)
 
-    assert set(ailments[15:]) == {Ailment("disk", "the disk takes nothing: No space left on device")}
+    assert set(ailments[15:]) == {Ailment("disk", FULL)}
     assert recorder.ailment() is None
 
 

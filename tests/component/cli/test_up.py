@@ -1,6 +1,8 @@
 """``celeriac up`` says what it needs, and passes on what it is told."""
 
+import errno
 import gc
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -289,3 +291,20 @@ def test_the_sample_has_none_of_the_settings_of_the_user() -> None:
     environment = {"CELERY_RESULT_BACKEND": "x", "CELERIAC_BROKER_URL": "redis://x", "PATH": "/bin"}
 
     assert sample_cluster._without_settings(environment) == {"PATH": "/bin"}
+
+
+@pytest.mark.parametrize(("number", "is_silenced"), [(errno.ENOSPC, False), (errno.EIO, True)])
+def test_full_disk_drops_a_line_of_output_and_a_closed_terminal_all_later_ones(
+    monkeypatch: pytest.MonkeyPatch, number: int, is_silenced: bool
+) -> None:
+    silenced: list[bool] = []
+
+    def refuse(_: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(up.output, "write", refuse)
+    monkeypatch.setattr(up.output, "silence", lambda: silenced.append(True))
+
+    up._write("the recorder is not well")
+
+    assert bool(silenced) is is_silenced
