@@ -55,7 +55,7 @@ PLACES = ("URL", "[LOG]", "[OUTPUT]", "TARGET")
 ENDS = {"--timeout": "0.3", "--for": "0.3"}
 #: Options that a command is given if it has them: it asks nothing, and waits for an answer.
 FLAGS = ("--yes", "--wait")
-#: What a command needs beside that, to get as far as a connection.
+#: Other options that a command needs, to get as far as a connection.
 MORE = {
     "control time_limit": ["--soft", "1"],
     "snapshot": ["--every", "0.1"],

@@ -149,12 +149,12 @@ def is_served(up: Up) -> bool:
 def test_up_that_finds_no_room_says_so_in_one_line(redis_url: str, tmp_path: Path, disk: Path) -> None:
     with full(disk), running(tmp_path, "--data", str(disk / "data"), CELERIAC_BROKER_URL=redis_url) as up:
         code = up.process.wait(timeout=PATIENCE)
-        told = up.told
+        text = up.told
 
-    assert code == 1, told
-    assert "No space left on device; make room, or take a larger disk" in told
-    assert len([line for line in told.splitlines() if line.startswith("error: ")]) == 1
-    assert "Traceback" not in told
+    assert code == 1, text
+    assert "No space left on device; make room, or take a larger disk" in text
+    assert len([line for line in text.splitlines() if line.startswith("error: ")]) == 1
+    assert "Traceback" not in text
 
 
 # -- a terminal that is closed

@@ -155,11 +155,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("path", ARGUMENTS)
 def test_no_cell_that_a_command_writes_is_a_formula(warehouse: Path, path: str) -> None:
-    told = run(*path.split(), *ARGUMENTS[path], "--csv", warehouse=warehouse)
+    text = run(*path.split(), *ARGUMENTS[path], "--csv", warehouse=warehouse)
 
-    check(told)
-    assert is_harmless(told)
-    assert path in ("history tables", "history compare") or "'=1+1" in told
+    check(text)
+    assert is_harmless(text)
+    assert path in ("history tables", "history compare") or "'=1+1" in text
 
 
 @pytest.mark.parametrize("table", ["tasks", "attempts", "failures", "rollups_hour", "workers"])
@@ -188,10 +188,10 @@ def test_no_cell_of_an_exported_log_is_a_formula(tmp_path: Path) -> None:
     ]
     seal(tmp_path / "log", events)
 
-    told = run("log", "export", str(tmp_path / "log"), "--format", "csv")
+    text = run("log", "export", str(tmp_path / "log"), "--format", "csv")
 
-    check(told, rows=len(events))
-    texts = {cell.removeprefix("'") for row in csv.reader(StringIO(told, newline="")) for cell in row}
+    check(text, rows=len(events))
+    texts = {cell.removeprefix("'") for row in csv.reader(StringIO(text, newline="")) for cell in row}
     assert {*TRIED} <= texts
 
 
@@ -199,11 +199,11 @@ def test_no_cell_of_an_exported_log_is_a_formula(tmp_path: Path) -> None:
 
 
 def test_negative_numbers_of_a_log_stay_numbers(tmp_path: Path) -> None:
-    told = heartbeat(4.0, active=-3, loadavg=(-0.5, 1.0, -2.0))
+    alive = heartbeat(4.0, active=-3, loadavg=(-0.5, 1.0, -2.0))
     revoked = Revoked(
-        timestamp=told.timestamp, clock=told.clock, hostname="w@lab", uuid="t1", terminated=True, signum=-9
+        timestamp=alive.timestamp, clock=1, hostname="w@lab", uuid="t1", terminated=True, signum=-9
     )
-    seal(tmp_path / "log", [told, revoked])
+    seal(tmp_path / "log", [alive, revoked])
 
     text = run("log", "export", str(tmp_path / "log"), "--format", "csv")
 
