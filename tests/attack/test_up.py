@@ -73,7 +73,7 @@ def has_seen(up: Up, publisher: Publisher) -> bool:
         return False
 
 
-@pytest.mark.parametrize("is_output_there", [False, True])
+@pytest.mark.parametrize("is_output_there", [False, True] if IS_LONG else [False])
 def test_full_disk_is_reported_and_costs_no_event_and_no_dashboard(
     redis_url: str, tmp_path: Path, disk: Path, is_output_there: bool
 ) -> None:
