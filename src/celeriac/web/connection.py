@@ -211,13 +211,13 @@ class _CountedWebSocket(WebSocketsSansIOProtocol):
         self.limits.remove(self._address)
         super().connection_lost(exc)
 
-    def handle_ping(self) -> None:
+    def _answer_ping(self) -> None:
         """Answer a ping, unless the client has read no answers for a while: they would fill the memory."""
         pong = self.conn.data_to_send()
         if self.writable.is_set():
             self.transport.write(b"".join(pong))
 
-    def handle_cont(self, event: Frame) -> None:
+    def _take_part(self, event: Frame) -> None:
         """Take a part of a message; each is an object, and an empty one does not count for the size."""
         if self.close_sent:
             return
@@ -247,3 +247,7 @@ class _CountedWebSocket(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self.transport.close()
+
+    # The names that uvicorn calls.
+    handle_ping = _answer_ping
+    handle_cont = _take_part
