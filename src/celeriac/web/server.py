@@ -36,8 +36,9 @@ _STATIC: Final = Path(__file__).parent / "static"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 #: How long requests that are under way may take to end.
 _PATIENCE: Final = 3
-#: Of a message from a browser: most have some hundred bytes. Each connection may hold as much in memory.
-_MAX_FRAME_BYTES: Final = 128 * 1024
+#: Of a message from a browser: most have some hundred bytes, and one that chooses all rows of a page up to
+#: 300 KiB. Each connection may hold as much in memory.
+MAX_MESSAGE_BYTES: Final = 512 * 1024
 
 
 def make_app(
@@ -164,7 +165,7 @@ def make_server(app: FastAPI, limits: ConnectionLimits | None = None) -> uvicorn
         http=http,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws=websocket,
-        ws_max_size=_MAX_FRAME_BYTES,
+        ws_max_size=MAX_MESSAGE_BYTES,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
     )

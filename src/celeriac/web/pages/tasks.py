@@ -20,9 +20,9 @@ from celeriac.web.pages.task_filter import FilterBar
 from celeriac.web.pages.task_query import TaskQuery
 from celeriac.web.pages.visit import Visit, path_of
 
-__all__ = ["tasks_page"]
+__all__ = ["PAGE_ROWS", "format_row", "tasks_page"]
 
-_ROWS: Final = 100
+PAGE_ROWS: Final = 100
 #: After a look that took long, so many times as long is waited until the next: others want to be served too.
 _REST: Final = 4
 _MOST_OWN_STATES: Final = 20
@@ -143,7 +143,7 @@ class _TasksPage:
         self._is_due = False
         began_at = monotonic()
         query, before = asked = self._asked
-        found = task_page(state, query.wanted(sight.as_of), before=before, limit=_ROWS)
+        found = task_page(state, query.wanted(sight.as_of), before=before, limit=PAGE_ROWS)
         ended_at = monotonic()
         self._rest_until = ended_at + _REST * (ended_at - began_at)
         return _Seen(total, states, sight.as_of, found, asked)
@@ -157,7 +157,7 @@ class _TasksPage:
             self._next = seen.page.next
             numbers = self._rows.of([task.key for task in seen.page.tasks], kept=self._table.selected)
             rows = [
-                {"key": number, **_row(self._visit, task, seen.as_of)}
+                {"key": number, **format_row(self._visit, task, seen.as_of)}
                 for number, task in zip(numbers, seen.page.tasks, strict=True)
             ]
             if rows != self._table.rows:
@@ -271,7 +271,8 @@ def _counted(scene: Scene) -> tuple[int, list[str]]:
     return sum(counts.values()), sorted(counts.keys() - BUILT_IN_STATES)[:_MOST_OWN_STATES]
 
 
-def _row(visit: Visit, task: ListedTask, as_of: float) -> dict[str, object]:
+def format_row(visit: Visit, task: ListedTask, as_of: float) -> dict[str, object]:
+    """Return a task as a row of the table; a browser sends it back when it is chosen."""
     at = task.received_at
     is_recent = at is not None and abs(as_of - at) < _RECENT
     return {
