@@ -37,7 +37,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 #: How long requests that are under way may take to end.
 _PATIENCE: Final = 3
 #: Of a message from a browser: most have some hundred bytes, and one that chooses all rows of a page up to
-#: 300 KiB. Each connection may hold as much in memory.
+#: 500,000. Each connection may hold as much in memory.
 MAX_MESSAGE_BYTES: Final = 512 * 1024
 
 
