@@ -160,8 +160,6 @@ def test_java_is_asked_once_for_the_classes_of_expressions(
     assert not [command for command in commands if command.startswith("r\n")]
 
 
-# PySpark leaves its pipe to such a Java open.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_secrets_of_settings_are_no_arguments_of_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +183,8 @@ def test_secrets_of_settings_are_no_arguments_of_java(
     ]
 
 
+# PySpark leaves its pipe to such a Java open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
