@@ -1,7 +1,7 @@
 """Elections of real workers of Celery that our arbiter decides: one winner, and nobody stops."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,7 @@ class Place:
     python: Path
     redis: RedisServer
     library: Path
-
-    def app(self) -> Celeriac:
-        return Celeriac(self.redis.url, self.redis.url_of(1), environ={})
+    app: Celeriac
 
     @contextmanager
     def workers(self, count: int, *, actions: str = "*") -> Iterator[list[CeleryWorker]]:
@@ -72,7 +70,7 @@ class Place:
 
     def _know_each_other(self, workers: list[CeleryWorker]) -> bool:
         names = {worker.hostname for worker in workers}
-        answers: Any = self.app().control.broadcast("celeriac_members", reply=True, limit=len(workers)) or []
+        answers: Any = self.app.control.broadcast("celeriac_members", reply=True, limit=len(workers)) or []
         return len(answers) == len(workers) and all(
             {name for name, told in members.items() if told["state"] == "ALIVE"} >= names
             for answer in answers
@@ -82,8 +80,11 @@ class Place:
 
 @pytest.fixture
 def place(version: str, library: Path) -> Iterator[Place]:
-    with RedisServer(ON_DISK) as redis:
-        yield Place(peer(version), redis, library)
+    with (
+        RedisServer(ON_DISK) as redis,
+        closing(Celeriac(redis.url, redis.url_of(1), environ={})) as app,
+    ):
+        yield Place(peer(version), redis, library, app)
 
 
 def _show(worker: CeleryWorker) -> None:
@@ -98,7 +99,7 @@ def wins(workers: list[CeleryWorker]) -> list[int]:
 @pytest.mark.parametrize("version", NEWEST)
 def test_an_election_of_one_worker_is_won_by_it_and_stops_nobody(place: Place) -> None:
     with place.workers(1) as workers:
-        app = place.app()
+        app = place.app
         app.control.election("e1", "task", {"task": "peers.add", "args": [40, 2]}, force=True)
         result = app.AsyncResult(elected_task_id("e1")).get(timeout=PATIENCE)
 
@@ -111,7 +112,7 @@ def test_an_election_of_one_worker_is_won_by_it_and_stops_nobody(place: Place) -
 @pytest.mark.parametrize("version", PEERS)
 def test_each_of_many_elections_has_one_winner(place: Place) -> None:
     with place.workers(3) as workers:
-        app = place.app()
+        app = place.app
         for number in range(20):
             app.control.election(f"e{number}", "task", {"task": "peers.add", "args": [number, 1]}, force=True)
         results = [app.AsyncResult(elected_task_id(f"e{number}")) for number in range(20)]
@@ -128,7 +129,7 @@ def test_each_of_many_elections_has_one_winner(place: Place) -> None:
 def test_an_election_starts_nothing_but_what_is_allowed(place: Place) -> None:
     evil = signature("peers.total", [1, 2])
     with place.workers(1, actions=f"{ALLOWED},{FAILING}") as (worker,), RedisWire(place.redis.url) as wire:
-        app = place.app()
+        app = place.app
         refused = [*forbidden(evil)]
         for number, action in enumerate(refused):
             call(wire, f"refused-{number}", action)
