@@ -269,9 +269,9 @@ class LogWriter:
         for task in found.left:
             self._sealing.seal(task)
         recorder = self._spool.renew_id()
-        told = f"{reason}. From here on the recorder is {recorder}"
+        notice = f"{reason}. From here on the recorder is {recorder}"
         return found._replace(
-            recorder=recorder, first=FIRST, left=(), damage=(*found.damage, told), oldest=FIRST, beyond=None
+            recorder=recorder, first=FIRST, left=(), damage=(*found.damage, notice), oldest=FIRST, beyond=None
         )
 
     def _first_file(self, found: Recovered) -> tuple[WriteAhead, tuple[Task, ...]]:

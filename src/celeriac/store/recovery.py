@@ -35,7 +35,7 @@ class Recovered(NamedTuple):
     #: The last number that the log has of the recorder, if the spool does not know of it: the spool is older.
     #: Somebody else may be giving those numbers at this moment.
     beyond: int | None
-    #: Whether the place has told which segments there are.
+    #: Whether the segments of the log could be listed.
     is_listed: bool
 
 

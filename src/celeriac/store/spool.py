@@ -108,13 +108,13 @@ class Spool:
     def _look_where_it_is(self) -> None:
         """See whether the folder is where it was made: a copy has another file to lock."""
         try:
-            told = (self.folder / _HOME).read_bytes().strip()
+            home = (self.folder / _HOME).read_bytes().strip()
         except FileNotFoundError:
             self._note_where_it_is()
         except OSError as error:
             raise failed(f"{self.folder / _HOME} cannot be read", error) from error
         else:
-            self.is_copy = told != self._home()
+            self.is_copy = home != self._home()
 
     def _note_where_it_is(self) -> None:
         write_whole(self.folder / _HOME, self._home() + b"\n")

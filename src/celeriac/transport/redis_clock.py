@@ -11,14 +11,14 @@ _PATIENCE: Final = 10.0
 
 
 class RedisClock:
-    """The time of day of a server, counted on by our monotonic clock; ours while the server's is not known.
+    """The time of a server, advanced by our monotonic clock; our own time until the server has answered.
 
-    Who holds a message writes down when, and others put it back once that is long ago. With clocks of their
-    own, one host whose clock is set forward would take away what all others hold.
+    A worker records when it took a message, and others return the message once that is long ago. By the
+    clocks of their hosts, one that is set forward would take the messages that all others hold.
     """
 
     def __init__(self) -> None:
-        #: What the server's clock is ahead of our monotonic one.
+        #: By how much the server's clock is ahead of our monotonic clock.
         self._offset: float | None = None
 
     @classmethod
@@ -32,7 +32,7 @@ class RedisClock:
 
     @property
     def is_known(self) -> bool:
-        """Whether the server has told its time, and so may be asked again."""
+        """Whether the server has answered TIME, so that it may be asked again."""
         return self._offset is not None
 
     def now(self) -> float:

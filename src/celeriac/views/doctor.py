@@ -310,7 +310,7 @@ def _sends_events(worker: WorkerState) -> bool | None:
 def _sent_events(facts: Facts) -> Finding:
     name = "sent events"
     if facts.sent_events:
-        return Finding(name, Status.OK, f"on: {facts.sent_events} came", is_required=False)
+        return Finding(name, Status.OK, f"on: {facts.sent_events} received", is_required=False)
     settings = [each.sent_setting for each in facts.workers if each.sent_setting is not None]
     if not settings:
         return Finding(name, Status.UNKNOWN, "unknown: no worker says its settings", is_required=False)
