@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from celeriac.testing.brokers import RedisServer
-from celeriac.web.pages.format import count_text, duration_text
+from celeriac.views.format import format_count, format_duration
 from tests.browser.conftest import Visit
 from tests.browser.kit import Dashboard, dashboard, keep_picture, keep_screenshot
 from tests.warehouses import publish, rollup
@@ -87,15 +87,15 @@ def test_percentiles_are_those_of_the_api(kept: Dashboard, visit: Visit) -> None
     (whole,) = kept.api("history/latency", **span)
     hours = kept.api("history/latency", by="hour", **span)
 
-    expect(page.locator("[data-tile=attempts]")).to_have_text(count_text(whole["attempts"]))
-    expect(page.locator("[data-tile=failed]")).to_have_text(count_text(whole["failed"]))
+    expect(page.locator("[data-tile=attempts]")).to_have_text(format_count(whole["attempts"]))
+    expect(page.locator("[data-tile=failed]")).to_have_text(format_count(whole["failed"]))
     for mark in ("wait_p50", "wait_p95", "wait_p99", "run_p50", "run_p95", "run_p99"):
-        expect(page.locator(f"[data-tile={mark}]")).to_have_text(duration_text(whole[mark]))
+        expect(page.locator(f"[data-tile={mark}]")).to_have_text(format_duration(whole[mark]))
     told = rows_of(page.get_by_role("region", name="Attempts, waits and run times"))
     assert [row[0] for row in told] == [
         each["at"].replace("T", " ").replace("Z", "") for each in reversed(hours)
     ]
-    assert [row[9] for row in told] == [duration_text(each["run_p99"]) for each in reversed(hours)]
+    assert [row[9] for row in told] == [format_duration(each["run_p99"]) for each in reversed(hours)]
     assert len(hours) == 23
     expect(page.get_by_role("img", name="Percentiles of the wait in queues over time")).to_be_visible()
     visitor.check_access()
@@ -136,7 +136,7 @@ def test_another_time_is_chosen_and_an_exact_one_too(kept: Dashboard, visit: Vis
     page.wait_for_url("**/history?range=week")
     answered(page)
     (week,) = kept.api("history/latency")
-    expect(page.locator("[data-tile=attempts]")).to_have_text(count_text(week["attempts"]))
+    expect(page.locator("[data-tile=attempts]")).to_have_text(format_count(week["attempts"]))
 
     page.get_by_role("combobox", name="Time", exact=True).click()
     page.get_by_role("option", name="From, to").click()
@@ -146,7 +146,7 @@ def test_another_time_is_chosen_and_an_exact_one_too(kept: Dashboard, visit: Vis
     page.wait_for_url(f"**/history?since={NOW - 2 * HOUR}")
     answered(page)
     (two,) = kept.api("history/latency", since=NOW - 2 * HOUR)
-    expect(page.locator("[data-tile=attempts]")).to_have_text(count_text(two["attempts"]))
+    expect(page.locator("[data-tile=attempts]")).to_have_text(format_count(two["attempts"]))
     expect(page.locator("[data-span]")).to_contain_text(begin.strftime("From %Y-%m-%d %H:%M:%S UTC to"))
 
 
@@ -164,7 +164,7 @@ def test_the_slowest_and_those_that_fail_lead_to_their_percentiles(kept: Dashboa
     slowest = rows_of(page.locator("[data-ranking=slowest]"))
 
     assert [row[0] for row in slowest] == [each["name"] for each in told] == ["mail.send", "shop.pay"]
-    assert [row[5] for row in slowest] == [duration_text(each["run_mean"]) for each in told]
+    assert [row[5] for row in slowest] == [format_duration(each["run_mean"]) for each in told]
     assert [row[0] for row in rows_of(page.locator("[data-ranking=failing]"))] == ["shop.pay"]
     visitor.check_access()
     keep_screenshot(page, "history-top")
@@ -208,8 +208,8 @@ def apart(kept: Dashboard, per: str, **query: Any) -> list[list[str]]:
     return [
         [
             row["name"],
-            *(count_text(row[name]) for name in counts),
-            *(duration_text(row[name]) for name in durations),
+            *(format_count(row[name]) for name in counts),
+            *(format_duration(row[name]) for name in durations),
         ]
         for row in kept.api("history/breakdown", per=per, **query)
     ]
@@ -229,7 +229,7 @@ def test_two_times_are_compared_and_what_got_worse_is_marked(kept: Dashboard, vi
     assert list(rows) == [each["measure"] for each in told]
     assert rows["attempts"] == ["attempts", "48", "48", "same"]
     mean = next(each for each in told if each["measure"] == "run mean")
-    assert rows["run mean"][1:] == [duration_text(mean["left"]), duration_text(mean["right"]), "+200.0 %"]
+    assert rows["run mean"][1:] == [format_duration(mean["left"]), format_duration(mean["right"]), "+200.0 %"]
     marked = table.locator("tr").filter(has_text="run mean").locator(".is-worse")
     expect(marked).to_have_count(1)
     visitor.check_access()
@@ -282,7 +282,7 @@ def test_of_the_past_times_end_at_the_moment_that_is_shown(kept: Dashboard, visi
     page = answered(visit(kept).go(f"/history?at={at}"))
     (told,) = kept.api("history/latency", since=at - 24 * HOUR, until=at)
 
-    expect(page.locator("[data-tile=attempts]")).to_have_text(count_text(told["attempts"]))
+    expect(page.locator("[data-tile=attempts]")).to_have_text(format_count(told["attempts"]))
     expect(page.locator("[data-span]")).to_contain_text(
         datetime.fromtimestamp(at, UTC).strftime("to %Y-%m-%d %H:%M:%S UTC")
     )

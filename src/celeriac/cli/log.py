@@ -20,6 +20,7 @@ from celeriac.cli.session import Session
 from celeriac.core.retention import beyond_size, merges, plan
 from celeriac.errors import CallerError
 from celeriac.store.new_file import new_file
+from celeriac.views.format import format_size
 from celeriac.views.log import (
     HourRow,
     RecorderRow,
@@ -29,7 +30,6 @@ from celeriac.views.log import (
     hour_rows,
     recorder_rows,
     segment_rows,
-    size_text,
     stat_dict,
     stat_lines,
     type_rows,
@@ -294,7 +294,7 @@ def _tell_compacted(done: dict[str, int], *, is_foretold: bool) -> None:
     output.write(merged if done["merged"] else f"{merged}: only several of one hour are, once it is over")
     removed = f"{count_text(done['dropped'], 'segment')} {verb}removed"
     output.write(f"{removed}, and {done['trimmed']:,} {verb}cut down to failures")
-    gone = f"{count_text(done['events_removed'], 'event')} and {size_text(done['bytes_freed'])}"
+    gone = f"{count_text(done['events_removed'], 'event')} and {format_size(done['bytes_freed'])}"
     if not is_foretold:
         output.write(f"{gone} are gone")
     elif done["trimmed"]:

@@ -19,7 +19,8 @@ from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_place
 from celeriac.node.stop_signals import stop_signals
-from celeriac.views.log import count_text, size_text
+from celeriac.views.format import format_size
+from celeriac.views.log import count_text
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def compact(session: Session, place: Place, *, log: LogPlace = None, as_json: As
     if as_json:
         output.write_json(done._asdict(), indent=2)
     else:
-        saved = f"{size_text(done.bytes_before)} became {size_text(done.bytes_after)}"
+        saved = f"{format_size(done.bytes_before)} became {format_size(done.bytes_after)}"
         output.write(f"{count_text(done.files_before, 'file')} became {done.files_after:,}; {saved}")
     return Code.OK
 
@@ -227,7 +228,7 @@ def explain(
         output.write_json(found._asdict(), indent=2)
         return Code.OK
     new = f"{count_text(found.events, 'event')} in {count_text(found.segments, 'segment')}"
-    output.write(f"new: {new}, {size_text(found.bytes)}")
+    output.write(f"new: {new}, {format_size(found.bytes)}")
     output.write("time: nobody knows yet" if found.seconds is None else f"time: about {found.seconds:,.0f} s")
     if with_plan and found.plan:
         output.write(found.plan)

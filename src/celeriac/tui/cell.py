@@ -7,9 +7,10 @@ from rich.text import Text
 from celeriac.model.states import FAILURE, PENDING, RECEIVED, REJECTED, RETRY, REVOKED, STARTED, SUCCESS
 from celeriac.tui.listing import Column
 from celeriac.views.family import FamilyRow, more_text
+from celeriac.views.format import format_duration, format_time
 from celeriac.views.story import WorkflowRow
 from celeriac.views.task_list import ListedTask
-from celeriac.views.text import duration_text, number_text, time_text
+from celeriac.views.text import number_text
 from celeriac.views.worker import LiveWorker
 
 __all__ = [
@@ -121,7 +122,7 @@ def task_cells(row: ListedTask) -> list[Text]:
         named(row.name),
         told(row.uuid[:8]),
         told(row.worker),
-        told(duration_text(row.runtime)),
+        told(format_duration(row.runtime, unknown="")),
         told(row.attempts),
         told(" ".join(each for each in (row.args, row.kwargs) if each)),
         told(row.outcome),
@@ -149,8 +150,8 @@ def workflow_cells(row: tuple[str, WorkflowRow]) -> list[Text]:
         name,
         Text(told_of.state, style=style_of(told_of.state)),
         told(told_of.worker),
-        told("" if told_of.begin is None else f"+{duration_text(told_of.begin)}"),
-        told(duration_text(told_of.run)),
+        told("" if told_of.begin is None else f"+{format_duration(told_of.begin)}"),
+        told(format_duration(told_of.run, unknown="")),
         told(told_of.critical),
         told(told_of.kind),
         told(told_of.id),
@@ -159,4 +160,4 @@ def workflow_cells(row: tuple[str, WorkflowRow]) -> list[Text]:
 
 def _time(at: float | None) -> Text:
     """Return the time of day to the second."""
-    return Text(time_text(at)[:8])
+    return Text(format_time(at or None, None, unknown="--:--:--.---")[:8])

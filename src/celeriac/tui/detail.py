@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from celeriac.tui.cell import named, style_of, told
+from celeriac.views.format import format_duration, format_time
 from celeriac.views.log import moment_text
 from celeriac.views.task import AttemptRow, TaskDetail, TaskEventRow
-from celeriac.views.text import duration_text, time_text
 
 __all__ = ["detail_text", "detail_title"]
 
@@ -45,7 +45,7 @@ def _facts(detail: TaskDetail) -> Table:
         "worker": task.worker,
         "client": detail.client,
         "queue": task.queue,
-        "ran": duration_text(task.runtime) or None,
+        "ran": format_duration(task.runtime, unknown="") or None,
         "times": f"{detail.deliveries} received, {detail.executions} started",
         "not before": detail.eta,
         "expires": detail.expires,
@@ -71,7 +71,7 @@ def _events(rows: Sequence[TaskEventRow]) -> Table:
     table = _table("TIME", "CLOCK", "EVENT", "NODE", "PID", "DETAIL")
     for row in rows:
         table.add_row(
-            Text(time_text(row.at)),
+            Text(format_time(row.at, None, unknown="")),
             told(row.clock),
             told(row.type),
             told(row.node),
@@ -88,9 +88,9 @@ def _attempts(rows: Sequence[AttemptRow]) -> Table:
             told(row.number + 1),
             told(row.worker),
             told(row.pid or None),
-            Text(time_text(row.started_at)),
-            told(duration_text(row.wait)),
-            told(duration_text(row.run)),
+            Text(format_time(row.started_at, None, unknown="")),
+            told(format_duration(row.wait, unknown="")),
+            told(format_duration(row.run, unknown="")),
             told(row.outcome or "open"),
         )
     return table

@@ -7,9 +7,10 @@ from rich.text import Text
 from celeriac.tui.cell import style_of
 from celeriac.tui.sight import Sight
 from celeriac.views.alert import Alert
+from celeriac.views.format import format_duration
 from celeriac.views.log import count_text, moment_text
 from celeriac.views.overview import Overview
-from celeriac.views.text import duration_text, number_text
+from celeriac.views.text import number_text
 
 __all__ = ["place_line", "total_lines"]
 
@@ -54,7 +55,7 @@ def _workers(seen: Overview) -> Text:
     counts = {name: count for name, count in seen.workers.items() if count}
     line = _counted(count_text(sum(counts.values()), "worker"), counts)
     for what, took in (("wait", seen.now.wait_p95), ("run", seen.now.run_p95)):
-        line.append("" if took is None else f"   {what} p95 {duration_text(took)}")
+        line.append("" if took is None else f"   {what} p95 {format_duration(took)}")
     return line
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from celeriac.core.worker import HEARTBEAT_DRIFT_MAX
 from celeriac.model.election import Level
 from celeriac.views.cluster import node_names
-from celeriac.views.log import size_text
+from celeriac.views.format import format_duration, format_size
 from celeriac.views.text import number_text, visible
 
 __all__ = [
@@ -366,7 +366,7 @@ def _disk(facts: Facts) -> Finding:
     if disk is None or disk.reason:
         reason = "no log" if disk is None else visible(disk.reason, 200)
         return Finding("disk", Status.UNKNOWN, reason, is_required=False)
-    value = f"{size_text(disk.free)} free of {size_text(disk.total)}, log in {visible(disk.url, 200)}"
+    value = f"{format_size(disk.free)} free of {format_size(disk.total)}, log in {visible(disk.url, 200)}"
     if disk.free >= _ROOM_BYTES and disk.free >= _ROOM_SHARE * disk.total:
         return Finding("disk", Status.OK, value)
     reason = "below 1 GiB or 5 %: a recorder drops events once the disk is full"
@@ -382,19 +382,11 @@ def _tables(facts: Facts) -> Finding:
     if tables.published_at is None:
         return Finding(name, Status.UNKNOWN, f"none in {url} yet: celeriac pipeline run", is_required=False)
     age = facts.now - tables.published_at
-    value = f"published {_age_text(age)} ago, in {url}"
+    value = f"published {format_duration(max(0.0, float(round(age))))} ago, in {url}"
     if age <= _TABLES_OLD:
         return Finding(name, Status.OK, value, is_required=False)
     fix = f"celeriac pipeline run --warehouse {quote(url)}"
     return Finding(name, Status.FAILED, value, "older than 26 hours", fix, is_required=False)
-
-
-def _age_text(seconds: float) -> str:
-    seconds = max(0.0, seconds)
-    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def _destinations(names: Sequence[str]) -> str:

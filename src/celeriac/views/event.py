@@ -19,10 +19,13 @@ from celeriac.model.events import (
     TaskEvent,
     WorkerEvent,
 )
-from celeriac.views.text import duration_text, number_text, time_text, visible
+from celeriac.views.format import format_duration, format_time
+from celeriac.views.text import number_text, visible
 
 __all__ = ["EventLine", "event_dict", "event_line", "gap_text"]
 
+#: As wide as a time, so that the columns of lines stay in line.
+_NO_TIME: Final = "--:--:--.---"
 #: Results and exceptions in a line; whole ones are in the JSON.
 _OUTCOME_CHARS: Final = 100
 #: Fields of an unknown type that a line shows.
@@ -48,7 +51,7 @@ class EventLine(NamedTuple):
 def event_line(event: Event, name: str | None = None, *, zone: tzinfo | None = None) -> EventLine:
     """Return the parts of the line for an event; ``name`` is that of its task, where known."""
     return EventLine(
-        time=time_text(event.timestamp or event.local_received, zone),
+        time=format_time(event.timestamp or event.local_received or None, zone, unknown=_NO_TIME),
         type=visible(event.type, 60),
         node=visible(event.hostname, 80),
         task=_task_text(event, name) if isinstance(event, TaskEvent) else "",
@@ -65,7 +68,7 @@ def event_dict(event: Event) -> dict[str, object]:
 
 def gap_text(gap: Gap, *, zone: tzinfo | None = None) -> str:
     """Return what a gap in the reception means."""
-    begin, end = time_text(gap.since, zone), time_text(gap.until, zone)
+    begin, end = format_time(gap.since, zone), format_time(gap.until, zone)
     return f"events from {begin} to {end} may be missing: {visible(gap.reason)}"
 
 
@@ -90,7 +93,7 @@ def _detail(event: Event) -> str:
 def _outcome(event: Event) -> str:
     match event:
         case Succeeded():
-            took = "" if event.runtime is None else f"in {duration_text(event.runtime)}"
+            took = "" if event.runtime is None else f"in {format_duration(event.runtime)}"
             return _joined(took, visible(event.result or "", _OUTCOME_CHARS))
         case Failed() | Retried():
             return visible(event.exception or "", _OUTCOME_CHARS)

@@ -15,8 +15,9 @@ from celeriac.model.answer import (
     WorkerSession,
 )
 from celeriac.views.cell import moment_of, name_text, number_of, text_of
+from celeriac.views.format import format_duration
 from celeriac.views.plot import bar, column_chart
-from celeriac.views.text import duration_text, number_text, visible
+from celeriac.views.text import number_text, visible
 
 __all__ = [
     "ComparisonRow",
@@ -165,7 +166,7 @@ def latency_plot(found: Sequence[AttemptTimes], *, step: float, width: int) -> l
     ):
         points = [(each.at or 0.0, spread.p95) for each, spread in zip(found, spreads, strict=True)]
         most = max((value for _, value in points if value is not None and isfinite(value)), default=None)
-        lines += [f"{title} p95, up to {duration_text(most) or 'nothing known'}"]
+        lines += [f"{title} p95, up to {format_duration(most, unknown='unknown')}"]
         lines += [f"▕{line}" for line in column_chart(points, width=width - 1, height=_HEIGHT, step=step)]
         lines += [""]
     return [*lines, f"{moment_of(found[0].at)} to {moment_of((found[-1].at or 0.0) + step)}"]
@@ -192,7 +193,7 @@ def top_plot(found: Sequence[Top], *, by: str, width: int) -> list[str]:
     names = [name_text(each.name) for each in found]
     column = min(max(map(len, names), default=0), 50)
     most = max(values, default=0.0)
-    told = [duration_text(value) if by == "slowest" else number_text(value) for value in values]
+    told = [format_duration(value) if by == "slowest" else number_text(value) for value in values]
     room = max(10, width - column - max(map(len, told), default=0) - 2)
     return [
         f"{visible(name, column):<{column}} {bar(value, most, width=room)} {text}"

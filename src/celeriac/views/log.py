@@ -6,6 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from celeriac.views.format import format_size
 from celeriac.views.text import number_text, visible
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ __all__ = [
     "moment_text",
     "recorder_rows",
     "segment_rows",
-    "size_text",
     "stat_dict",
     "stat_lines",
     "type_rows",
@@ -38,7 +38,6 @@ _GAP: Final = "cluster-gap"
 _MOST_TYPES: Final = 40
 #: Said of how many events several recorders have.
 _EACH: Final = ", all recorders added up: one that two of them saw is there twice"
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 class HourRow(NamedTuple):
@@ -165,7 +164,7 @@ def stat_lines(stat: "LogStat", types: Mapping[str, int] | None) -> list[tuple[s
     lines = {
         "log": visible(stat.url),
         "events": f"{stat.rows:,}" + (_EACH if len(stat.recorders) > 1 else ""),
-        "bytes": f"{stat.bytes:,} ({size_text(stat.bytes)})",
+        "bytes": f"{stat.bytes:,} ({format_size(stat.bytes)})",
         "bytes per event": "" if per_event is None else number_text(round(per_event, 1)),
         "first": moment_text(stat.begin_at) or "",
         "last": moment_text(stat.end_at) or "",
@@ -229,7 +228,7 @@ def verified_text(verified: "Verified") -> str:
     """Return in one line what was looked at, and how it is."""
     damage = sum(each.is_harmful for each in verified.findings)
     looked = f"{count_text(verified.rows, 'event')} in {count_text(verified.segments, 'segment')}"
-    looked += f" and {count_text(verified.unsealed, 'file')} not sealed yet, {size_text(verified.bytes)}"
+    looked += f" and {count_text(verified.unsealed, 'file')} not sealed yet, {format_size(verified.bytes)}"
     return f"{looked}: {'sound' if verified.is_sound else f'{damage} damaged'}"
 
 
@@ -253,15 +252,6 @@ def moment_text(at: float | None, zone: tzinfo | None = None) -> str | None:
         return datetime.fromtimestamp(at, UTC).astimezone(zone).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):  # a peer may say any number
         return None
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes to one place, in the largest unit that leaves a whole one."""
-    for unit in _UNITS[:-1]:
-        if size < 1024:
-            return f"{number_text(round(size, 1))} {unit}"
-        size /= 1024
-    return f"{number_text(round(size, 1))} {_UNITS[-1]}"
 
 
 def count_text(count: int, what: str) -> str:

@@ -5,9 +5,10 @@ from typing import Final, NamedTuple
 
 from celeriac.node.recorder import Progress
 from celeriac.store.recorder_status import RecorderStatus, ailment_of
+from celeriac.views.format import format_duration, format_rate, format_size
 from celeriac.views.text import visible
 
-__all__ = ["RecorderRow", "bytes_text", "progress_line", "recorder_rows"]
+__all__ = ["RecorderRow", "progress_line", "recorder_rows"]
 
 _STATES: Final = {
     "recording": "recording",
@@ -17,8 +18,6 @@ _STATES: Final = {
     "stopping": "ending",
     "stopped": "ended",
 }
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
-_THOUSAND: Final = 1000
 _ERROR_CHARS: Final = 300
 _NAME_CHARS: Final = 80
 #: A recorder that was silent for a day, while another records, was given up or renamed.
@@ -67,9 +66,9 @@ def progress_line(progress: Progress, *, rate: float | None, size: int | None) -
     parts = [
         f"{_STATES.get(progress.state, visible(progress.state))}:",
         f"{progress.recorded:,} events",
-        "" if rate is None else f"{rate:,.0f}/s",
-        "" if progress.lag is None else f"lag {progress.lag:.1f} s",
-        "" if size is None else f"{bytes_text(size)} on disk",
+        "" if rate is None else format_rate(rate),
+        "" if progress.lag is None else f"lag {format_duration(progress.lag)}",
+        "" if size is None else f"{format_size(size)} on disk",
         f"{progress.segments:,} segments{seals}",
         f"{progress.pending:,} pending",
         f"{progress.dropped:,} dropped",
@@ -78,12 +77,3 @@ def progress_line(progress: Progress, *, rate: float | None, size: int | None) -
         visible(progress.last_error, _ERROR_CHARS) if progress.last_error else "",
     ]
     return "  ".join(part for part in parts if part)
-
-
-def bytes_text(size: float) -> str:
-    """Return how many bytes something has, to three digits or so."""
-    for unit in _UNITS:
-        if size < _THOUSAND or unit == _UNITS[-1]:
-            break
-        size /= _THOUSAND
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from celeriac.views.text import time_text, visible, visible_lines
+from celeriac.views.format import format_time
+from celeriac.views.text import visible, visible_lines
 
 __all__ = ["answer_text", "reply_lines", "reply_texts"]
 
@@ -73,6 +74,6 @@ def _task_line(name: str, uuid: str, fields: Mapping[object, object]) -> str:
     began_at = fields.get("time_start")
     parts = [f"{visible(name, 80)}[{visible(uuid, 64)}]"]
     if isinstance(began_at, float):
-        parts.append(f"since {time_text(began_at)}")
+        parts.append(f"since {format_time(began_at, None)}")
     told = [field for field in _TASK_FIELDS if fields.get(field) not in (None, "", [], {})]
     return "  ".join([*parts, *(f"{field}={visible(fields[field], 80)}" for field in told)])

@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from celeriac.model.answer import TaskStory, WorkflowStory, WorkflowTask
 from celeriac.views.cell import foreign_cell, foreign_value, moment_of, name_text, number_of, shown, text_of
+from celeriac.views.format import format_duration
 from celeriac.views.task import TaskEventRow, event_rows
-from celeriac.views.text import duration_text, visible_lines
+from celeriac.views.text import visible_lines
 
 __all__ = [
     "INFERRED_NOTE",
@@ -91,7 +92,7 @@ def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
     """Return what is known of a workflow, by name."""
     counts = f"{story.size:,}: {story.succeeded:,} succeeded, {story.failed:,} failed, {story.open:,} open"
     critical = "" if story.critical_path is None else f"{len(story.critical_path)} tasks"
-    ran = f", which ran {duration_text(story.critical_run)}" if story.critical_run is not None else ""
+    ran = f", which ran {format_duration(story.critical_run)}" if story.critical_run is not None else ""
     bodies = sum(each.waits_for is not None for each in story.tasks)
     lines = {
         "workflow": text_of(story.root_id),
@@ -99,7 +100,7 @@ def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
         "tasks": counts,
         "shown": f"{len(story.tasks):,}, as there are too many" if story.is_cut else "",
         "began": moment_of(story.begin_at) or "",
-        "took": duration_text(story.makespan),
+        "took": format_duration(story.makespan, unknown=""),
         "critical path": f"{critical}{ran}" if critical else "not followed, as there are too many tasks",
         "chord bodies": f"{bodies:,}, inferred: each began when all of a group had returned"
         if bodies
@@ -152,7 +153,7 @@ def task_lines(story: TaskStory) -> list[tuple[str, str]]:
         if (moment := moment_of(task[name])) is not None
     ]
     if task["runtime"] is not None:
-        lines.append(("runtime", duration_text(task["runtime"])))
+        lines.append(("runtime", format_duration(task["runtime"])))
     for name, text in story.payload.items():
         first, *rest = visible_lines(text, _TEXT_CHARS) or [""]
         lines += [(name, first), *(("", line) for line in rest)]

@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 __all__ = [
     "CUT_MARK",
     "cells",
-    "duration_text",
     "json_text",
     "number_text",
-    "time_text",
     "visible",
     "visible_lines",
 ]
@@ -21,7 +18,6 @@ CUT_MARK: Final = "…"
 _LINE_CHARS: Final = 200
 #: A report of a node has a few hundred lines.
 _LINES: Final = 1000
-_UNKNOWN_TIME: Final = "--:--:--.---"
 
 
 def visible(text: object, most: int = _LINE_CHARS) -> str:
@@ -53,24 +49,6 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     return "\n".join(
         line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
     )
-
-
-def time_text(timestamp: float | None, zone: tzinfo | None = None) -> str:
-    """Return the time of day to the millisecond, in the time zone given or else our own."""
-    if not timestamp:
-        return _UNKNOWN_TIME
-    try:
-        moment = datetime.fromtimestamp(timestamp, UTC).astimezone(zone)
-    except (ValueError, OverflowError, OSError):  # a peer may say any number
-        return _UNKNOWN_TIME
-    return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
-
-
-def duration_text(seconds: float | None) -> str:
-    """Return how long something took, and nothing for none."""
-    if seconds is None:
-        return ""
-    return f"{number_text(seconds)} s" if seconds >= 1 else f"{number_text(round(seconds * 1000, 1))} ms"
 
 
 def number_text(number: float | None) -> str:

@@ -16,7 +16,6 @@ from celeriac.views.log import (
     moment_text,
     recorder_rows,
     segment_rows,
-    size_text,
     stat_dict,
     stat_lines,
     type_rows,
@@ -175,15 +174,6 @@ def test_what_is_only_untidy_leaves_a_log_sound() -> None:
 
 
 # -- texts
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (1_572_864, "1.5 MiB"), (5 * 2**40, "5 TiB"),
-     (2**60, "1048576 TiB")],
-)  # fmt: skip
-def test_a_size_is_told_in_the_largest_unit_that_fits(size: int, text: str) -> None:
-    assert size_text(size) == text
 
 
 @pytest.mark.parametrize("at", [None, 0.0, 1e300, float("inf"), float("nan")])

@@ -1,7 +1,6 @@
 """Text from peers can be shown: no control character, no end in sight, still readable."""
 
 import json
-from datetime import UTC
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from hypothesis import strategies as st
 
 from celeriac.views.text import (
     CUT_MARK,
-    duration_text,
     json_text,
     number_text,
-    time_text,
     visible,
     visible_lines,
 )
@@ -95,23 +92,8 @@ def test_json_keeps_what_people_can_read() -> None:
     assert json_text({"name": "größe"}) == '{"name": "größe"}'
 
 
-def test_a_time_is_told_to_the_millisecond() -> None:
-    assert time_text(1_794_703_817.2509, UTC) == "00:50:17.250"
-
-
-def test_a_time_that_nobody_knows_is_no_time() -> None:
-    assert time_text(0.0) == time_text(None) == "--:--:--.---"
-
-
 @pytest.mark.parametrize(
     ("number", "shown"), [(None, ""), (0, "0"), (1234567, "1234567"), (2.5, "2.5"), (0.12345, "0.123")]
 )
 def test_numbers_are_short(number: float | None, shown: str) -> None:
     assert number_text(number) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(None, ""), (0.00015, "0.1 ms"), (0.0264, "26.4 ms"), (2.009, "2.009 s")]
-)
-def test_durations_have_a_unit(seconds: float | None, shown: str) -> None:
-    assert duration_text(seconds) == shown

@@ -5,14 +5,14 @@ from typing import Any, Final, NamedTuple
 from fastapi import Request
 from nicegui import ui
 
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_iso, format_timestamp
 from celeriac.views.leader import LeaderRow
 from celeriac.views.recorder import RecorderRow
 from celeriac.views.worker import LiveWorker
 from celeriac.web.api.cluster import ClusterView, ElectionEvent, GapRow, cluster_view
 from celeriac.web.board import Leaders
-from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, iso_text, moment_text, state_class
 from celeriac.web.pages.frame import frame
-from celeriac.web.pages.part import Tile, columns, empty, section, table
+from celeriac.web.pages.part import Tile, columns, empty, section, state_class, table
 from celeriac.web.pages.visit import Visit, path_of
 from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text
 
@@ -149,14 +149,14 @@ class _ClusterPage:
                 ui.label(each).classes("alert is-warning")
         if self._visit.is_live:
             tiles["receiving"].show("yes" if view.is_receiving else "no", is_bad=not view.is_receiving)
-            tiles["losses"].show(count_text(view.losses), is_bad=view.losses > 0)
+            tiles["losses"].show(format_count(view.losses), is_bad=view.losses > 0)
         else:
             tiles["receiving"].show("live only")
             tiles["losses"].show("live only")
         refused = sum(view.refused.values())
-        tiles["gaps"].show(count_text(len(view.gaps)), is_bad=bool(view.gaps))
-        tiles["refused"].show(count_text(refused), is_bad=refused > 0)
-        tiles["clock"].show(count_text(view.clock) if told.workers else UNKNOWN)
+        tiles["gaps"].show(format_count(len(view.gaps)), is_bad=bool(view.gaps))
+        tiles["refused"].show(format_count(refused), is_bad=refused > 0)
+        tiles["clock"].show(format_count(view.clock) if told.workers else UNKNOWN)
         listed = told.workers[:_MOST_ROWS]
         self._clocks.show(
             [self._clock_row(number, each, view) for number, each in enumerate(listed)],
@@ -165,7 +165,7 @@ class _ClusterPage:
         self._recorders.show([_recorder_row(number, each) for number, each in enumerate(view.recorders)])
         self._gaps.show([_gap_row(number, each) for number, each in enumerate(reversed(view.gaps))])
         self._refused.show([
-            {"id": number, "reason": reason, "count": count_text(count)}
+            {"id": number, "reason": reason, "count": format_count(count)}
             for number, (reason, count) in enumerate(view.refused.items())
         ])  # fmt: skip
         self._elections.show(
@@ -189,8 +189,8 @@ class _ClusterPage:
             "name_to": self._visit.link(path_of("workers", worker.key)),
             "liveness": worker.liveness,
             "liveness_class": state_class(worker.liveness),
-            "clock": count_text(worker.clock),
-            "behind": UNKNOWN if worker.clock is None else count_text(view.clock - worker.clock),
+            "clock": format_count(worker.clock),
+            "behind": UNKNOWN if worker.clock is None else format_count(view.clock - worker.clock),
             "drift": drift_text(worker),
             "drift_class": drift_class(worker),
             "seen": ago_text(worker.seen_at, view.as_of),
@@ -229,18 +229,18 @@ def _recorder_row(number: int, row: RecorderRow) -> dict[str, Any]:
         "name": row.name,
         "health": row.ailment or "records",
         "health_class": "is-bad" if row.ailment else "",
-        "lag": duration_text(row.lag),
-        "dropped": count_text(row.dropped),
-        "gaps": count_text(row.gaps),
+        "lag": format_duration(row.lag),
+        "dropped": format_count(row.dropped),
+        "gaps": format_count(row.gaps),
     }
 
 
 def _gap_row(number: int, gap: GapRow) -> dict[str, Any]:
     return {
         "id": number,
-        "since": moment_text(gap.since_at),
-        "until": moment_text(gap.until_at),
-        "length": duration_text(gap.until_at - gap.since_at),
+        "since": format_timestamp(gap.since_at),
+        "until": format_timestamp(gap.until_at),
+        "length": format_duration(gap.until_at - gap.since_at),
         "reason": gap.reason,
     }
 
@@ -248,10 +248,10 @@ def _gap_row(number: int, gap: GapRow) -> dict[str, Any]:
 def _election_row(number: int, event: ElectionEvent) -> dict[str, Any]:
     return {
         "id": number,
-        "at": moment_text(event.at),
+        "at": format_timestamp(event.at),
         "type": event.type,
         "node": event.node,
-        "clock": count_text(event.clock),
+        "clock": format_count(event.clock),
         "fields": ", ".join(f"{name}: {value}" for name, value in event.fields.items()),
     }
 
@@ -262,7 +262,7 @@ def _leader_row(number: int, row: LeaderRow) -> dict[str, Any]:
         "name": row.name,
         "leader": row.leader,
         "token": UNKNOWN if row.token is None else str(row.token),
-        "since": iso_text(row.since),
-        "ttl": duration_text(row.ttl),
-        "remaining": duration_text(row.remaining),
+        "since": format_iso(row.since),
+        "ttl": format_duration(row.ttl),
+        "remaining": format_duration(row.remaining),
     }

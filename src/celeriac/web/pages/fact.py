@@ -6,7 +6,7 @@ from typing import Final
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from celeriac.web.pages.format import UNKNOWN
+from celeriac.views.format import UNKNOWN
 
 __all__ = ["Facts"]
 

@@ -3,8 +3,7 @@
 from nicegui import ui
 
 from celeriac.views.family import Family, FamilyRow, more_text
-from celeriac.web.pages.format import state_class
-from celeriac.web.pages.part import empty
+from celeriac.web.pages.part import empty, state_class
 from celeriac.web.pages.visit import Visit, path_of
 
 __all__ = ["show_family"]

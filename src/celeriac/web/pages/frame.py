@@ -11,8 +11,8 @@ from typing import Final
 from fastapi import Request
 from nicegui import app, events, ui
 
+from celeriac.views.format import format_timestamp
 from celeriac.web.guard import nonce_of
-from celeriac.web.pages.format import moment_text
 from celeriac.web.pages.part import heading
 from celeriac.web.pages.visit import Visit, address
 
@@ -122,7 +122,7 @@ def _time_bar(visit: Visit) -> None:
             ui.label("Live").classes("live-mark").props("data-live")
         else:
             visit.to_live = ui.link("Back to live", _to(visit, None)).classes("to-live")
-            ui.label(f"As of {moment_text(visit.at)}").classes("as-of").props("data-as-of")
+            ui.label(f"As of {format_timestamp(visit.at)}").classes("as-of").props("data-as-of")
         if not visit.desk.board.has_past:
             ui.label("No log is kept, so there is no past to look at: start it with --log, or celeriac up.")
             return
@@ -151,7 +151,7 @@ def _slider(visit: Visit, now: float) -> None:
 
     def slid() -> None:
         at = moment()
-        label.set_text("now" if at is None else moment_text(at))
+        label.set_text("now" if at is None else format_timestamp(at))
 
     def widened(event: events.ValueChangeEventArguments[int]) -> None:
         chosen["span"] = event.value
@@ -159,7 +159,7 @@ def _slider(visit: Visit, now: float) -> None:
 
     slider = ui.slider(min=0, max=_PLACES, value=place, on_change=slid).classes("time-slider")
     slider.props('aria-label="Moment that is shown" data-slider').on("change", moved)
-    label = ui.label("now" if visit.is_live else moment_text(visit.at)).classes("slid")
+    label = ui.label("now" if visit.is_live else format_timestamp(visit.at)).classes("slid")
     ui.select(_SPANS, value=span, on_change=widened).props(
         'dense borderless options-dense aria-label="How far back the slider reaches"'
     ).classes("span")

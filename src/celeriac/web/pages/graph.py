@@ -9,7 +9,7 @@ from nicegui import events, ui
 
 from celeriac.model.answer import WorkflowTask
 from celeriac.views.cell import name_text, number_of, text_of
-from celeriac.web.pages.format import UNKNOWN, duration_text
+from celeriac.views.format import UNKNOWN, format_duration
 
 __all__ = ["MOST_JOINS", "MOST_NODES", "Drawn", "Place", "WorkflowGraph", "drawn_of", "joins", "places"]
 
@@ -175,7 +175,7 @@ def _node(number: int, task: WorkflowTask, at: tuple[float, float]) -> dict[str,
     told = [
         text_of(task.state) or UNKNOWN,
         text_of(task.worker) or UNKNOWN,
-        f"ran {duration_text(number_of(task.run))}",
+        f"ran {format_duration(number_of(task.run))}",
     ]
     return {
         "id": f"n{number}",

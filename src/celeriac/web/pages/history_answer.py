@@ -8,6 +8,14 @@ from nicegui import events, ui
 from celeriac.history import Warehouse
 from celeriac.history.times import Per, Ranking
 from celeriac.model.answer import Top
+from celeriac.views.format import (
+    UNKNOWN,
+    format_count,
+    format_duration,
+    format_iso,
+    format_percent,
+    format_timestamp,
+)
 from celeriac.views.history import (
     ComparisonRow,
     LatencyRow,
@@ -20,7 +28,6 @@ from celeriac.views.history import (
     session_rows,
     top_rows,
 )
-from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, iso_text, moment_text
 from celeriac.web.pages.history_query import MOST_CHARS, PER, HistoryQuery, Range
 from celeriac.web.pages.part import Tile, columns, empty, section, table
 from celeriac.web.pages.trend import LatencyCharts
@@ -171,13 +178,13 @@ def _can_be_asked_for(name: str | None) -> TypeGuard[str]:
 
 def _whole_tiles(row: LatencyRow) -> None:
     with ui.element("div").classes("tiles is-many"):
-        Tile("attempts", mark="attempts").show(count_text(row.attempts))
-        Tile("failed", mark="failed").show(count_text(row.failed), is_bad=row.failed > 0)
-        Tile("retried", mark="retried").show(count_text(row.retried))
+        Tile("attempts", mark="attempts").show(format_count(row.attempts))
+        Tile("failed", mark="failed").show(format_count(row.failed), is_bad=row.failed > 0)
+        Tile("retried", mark="retried").show(format_count(row.retried))
         for kind, name in (("wait", "queue wait"), ("run", "run time")):
             for quantile in ("p50", "p95", "p99"):
                 mark = f"{kind}_{quantile}"
-                Tile(f"{name}, {quantile}", mark=mark).show(duration_text(getattr(row, mark)))
+                Tile(f"{name}, {quantile}", mark=mark).show(format_duration(getattr(row, mark)))
 
 
 def _latency_row(row: LatencyRow) -> dict[str, Any]:
@@ -190,8 +197,8 @@ def _part_row(row: PartRow, to: str | None) -> dict[str, Any]:
 
 
 def _measures(row: LatencyRow | PartRow) -> dict[str, str]:
-    counts = {name: count_text(getattr(row, name)) for name, _ in _COUNTS}
-    return counts | {name: duration_text(getattr(row, name)) for name, _ in (*_WAITS, *_RUNS)}
+    counts = {name: format_count(getattr(row, name)) for name, _ in _COUNTS}
+    return counts | {name: format_duration(getattr(row, name)) for name, _ in (*_WAITS, *_RUNS)}
 
 
 # -- rankings
@@ -225,15 +232,15 @@ def _top(question: Question) -> Show:
 
 def _top_row(row: TopRow, to: str | None) -> dict[str, Any]:
     durations = {
-        name: duration_text(getattr(row, name)) for name in ("run_mean", *(name for name, _ in _RUNS))
+        name: format_duration(getattr(row, name)) for name in ("run_mean", *(name for name, _ in _RUNS))
     }
     return {
         "name": row.name,
         "name_to": to,
-        "attempts": count_text(row.attempts),
-        "failed": count_text(row.failed),
-        "failed_share": _share_text(row.failed_share),
-        "retried": count_text(row.retried),
+        "attempts": format_count(row.attempts),
+        "failed": format_count(row.failed),
+        "failed_share": format_percent(row.failed_share),
+        "retried": format_count(row.retried),
         **durations,
     }
 
@@ -272,10 +279,10 @@ def _compared_row(row: ComparisonRow) -> dict[str, Any]:
 
 def _measure_text(measure: str, value: float | None) -> str:
     if measure == "failed share":
-        return _share_text(value)
+        return format_percent(value)
     if measure in ("attempts", "failed", "retried"):
-        return count_text(value)
-    return duration_text(value)
+        return format_count(value)
+    return format_duration(value)
 
 
 def _change_text(row: ComparisonRow) -> str:
@@ -326,15 +333,15 @@ def _session_row(row: SessionRow, name: str, visit: Visit) -> dict[str, Any]:
         "worker": row.worker,
         "worker_to": visit.link(path_of("workers", name)),
         "pid": UNKNOWN if row.pid is None else str(row.pid),
-        "begin": iso_text(row.begin),
-        "end": iso_text(row.end),
+        "begin": format_iso(row.begin),
+        "end": format_iso(row.end),
         "ending": row.ending,
         "ending_class": "state state-lost" if row.ending == "lost" else "state",
         "restart": row.restart,
-        "active_max": count_text(row.active_max),
-        "processed": count_text(row.processed),
+        "active_max": format_count(row.active_max),
+        "processed": format_count(row.processed),
         "load_max": UNKNOWN if row.load_max is None else f"{row.load_max:.2f}",
-        "drift": duration_text(row.drift),
+        "drift": format_duration(row.drift),
         "software": row.software,
     }
 
@@ -354,15 +361,11 @@ def _rows(label: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]],
         ui.label(f"The first {_MOST_ROWS} of {len(rows):,} are listed.").classes("faint hint")
 
 
-def _share_text(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{100 * share:.1f} %"
-
-
 def range_text(range_: Range) -> str:
     """Return from when to when."""
     since, until = range_
-    begin = "the beginning" if since is None else moment_text(since)
-    return f"{begin} to {'the end' if until is None else moment_text(until)}"
+    begin = "the beginning" if since is None else format_timestamp(since)
+    return f"{begin} to {'the end' if until is None else format_timestamp(until)}"
 
 
 #: By the name of the tab.

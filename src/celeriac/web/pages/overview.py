@@ -8,11 +8,11 @@ from fastapi import Request
 from nicegui import ui
 
 from celeriac.views.alert import Alert
+from celeriac.views.format import format_count, format_duration, format_rate
 from celeriac.views.overview import Overview, Point
 from celeriac.web.pages.chart import LineChart
-from celeriac.web.pages.format import count_text, duration_text, rate_text, state_class
 from celeriac.web.pages.frame import frame
-from celeriac.web.pages.part import Tile, empty, section
+from celeriac.web.pages.part import Tile, empty, section, state_class
 from celeriac.web.pages.trend import LastDay
 from celeriac.web.pages.visit import Visit
 from celeriac.web.panorama import panorama
@@ -74,12 +74,12 @@ class _OverviewPage:
         now = told.now
         for name in ("received", "succeeded", "failed"):
             rate: float | None = getattr(now, name)
-            self._tiles[name].show(rate_text(rate), is_bad=name == "failed" and bool(rate))
-        self._tiles["wait"].show(duration_text(now.wait_p95))
-        self._tiles["run"].show(duration_text(now.run_p95))
+            self._tiles[name].show(format_rate(rate), is_bad=name == "failed" and bool(rate))
+        self._tiles["wait"].show(format_duration(now.wait_p95))
+        self._tiles["run"].show(format_duration(now.run_p95))
         alive, all_ = told.workers.get("ALIVE", 0), sum(told.workers.values()) - told.workers.get("LEFT", 0)
         self._tiles["workers"].show(f"{alive} of {all_}", is_bad=alive < all_)
-        self._tiles["tasks"].show(count_text(told.tasks))
+        self._tiles["tasks"].show(format_count(told.tasks))
         known = [*dropwhile(lambda point: point.received is None, told.last_hour)]
         # Or the first minutes would be a few dots at the edge of an empty hour.
         self._show_charts(told.last_hour[-max(len(known), _LEAST_POINTS) :])
@@ -184,7 +184,7 @@ class _Bar:
 
     def show(self, count: int, share: float) -> None:
         """Show a number, and what share of the bar is filled."""
-        self._count.set_text(count_text(count))
+        self._count.set_text(format_count(count))
         width = f"width: {100 * share:.1f}%"
         if width != self._width:
             self._width = width

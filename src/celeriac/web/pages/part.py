@@ -11,9 +11,20 @@ from typing import Any, Final
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from celeriac.web.pages.format import UNKNOWN, state_class
+from celeriac.views.format import UNKNOWN
 
-__all__ = ["LINK_CELL", "STATE_CELL", "Tile", "badge", "columns", "empty", "heading", "section", "table"]
+__all__ = [
+    "LINK_CELL",
+    "STATE_CELL",
+    "Tile",
+    "badge",
+    "columns",
+    "empty",
+    "heading",
+    "section",
+    "state_class",
+    "table",
+]
 
 #: How a table shows a cell that leads to another page: its row has the address under ``<name>_to``.
 LINK_CELL: Final = """
@@ -24,6 +35,18 @@ LINK_CELL: Final = """
 STATE_CELL: Final = """
 <q-td :props="props"><span :class="props.row[props.col.name + '_class']">{{ props.value }}</span></q-td>
 """
+
+
+#: States that the style sheet has a class for.
+_STATES: Final = frozenset(
+    {"PENDING", "RECEIVED", "STARTED", "SUCCESS", "FAILURE", "RETRY", "REVOKED", "REJECTED"}
+    | {"ALIVE", "SUSPECT", "LOST", "LEFT"}
+)
+
+
+def state_class(state: str | None) -> str:
+    """Return the class that the style sheet has for a state; one for all custom states."""
+    return f"state state-{state.lower()}" if state in _STATES else "state"
 
 
 def heading(text: str, level: int = 2) -> TextElement:

@@ -11,11 +11,11 @@ from celeriac.history import Warehouse
 from celeriac.model.answer import TaskStory
 from celeriac.views.cell import number_of
 from celeriac.views.family import Family, story_family
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_time, format_timestamp
 from celeriac.views.story import attempt_rows, task_lines, timeline, unread_text
 from celeriac.views.task import AttemptRow, TaskDetail, TaskEventRow, task_detail
 from celeriac.views.text import visible, visible_lines
 from celeriac.web.pages.family import show_family
-from celeriac.web.pages.format import UNKNOWN, clock_text, count_text, duration_text, moment_text
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.from_tables import FromTables, Told
 from celeriac.web.pages.part import badge, columns, empty, section, table
@@ -147,7 +147,7 @@ class _TaskPage:
 
     def _facts(self, told: TaskDetail) -> list[_Fact]:
         task, link = told.task, self._visit.link
-        times = f"{count_text(told.deliveries)} received, {count_text(told.executions)} started"
+        times = f"{format_count(told.deliveries)} received, {format_count(told.executions)} started"
         parent = told.parent
         return [
             ("Id", task.uuid, None),
@@ -155,12 +155,12 @@ class _TaskPage:
             ("Worker", task.worker, task.worker_key and link(path_of("workers", task.worker_key))),
             ("Queue", task.queue, None),
             ("Client", told.client, None),
-            ("Sent", moment_text(task.sent_at), None),
-            ("Received", moment_text(task.received_at), None),
-            ("Started", moment_text(task.started_at), None),
-            ("In its state since", moment_text(task.state_at), None),
-            ("Run time", duration_text(task.runtime), None),
-            ("Attempts", f"{count_text(task.attempts)}: {times}", None),
+            ("Sent", format_timestamp(task.sent_at), None),
+            ("Received", format_timestamp(task.received_at), None),
+            ("Started", format_timestamp(task.started_at), None),
+            ("In its state since", format_timestamp(task.state_at), None),
+            ("Run time", format_duration(task.runtime), None),
+            ("Attempts", f"{format_count(task.attempts)}: {times}", None),
             ("Not before", told.eta, None),
             ("Expires", told.expires, None),
             ("Workflow", told.root_id or task.uuid, link(path_of("workflows", told.root_key or task.key))),
@@ -178,11 +178,11 @@ class _TaskPage:
                 "number": each.number + 1,
                 "worker": each.worker,
                 "worker_to": self._visit.link(path_of("workers", each.worker_key)),
-                "received": clock_text(each.received_at),
-                "started": clock_text(each.started_at),
-                "ended": clock_text(each.ended_at),
-                "wait": duration_text(each.wait),
-                "run": duration_text(each.run),
+                "received": format_time(each.received_at),
+                "started": format_time(each.started_at),
+                "ended": format_time(each.ended_at),
+                "wait": format_duration(each.wait),
+                "run": format_duration(each.run),
                 "outcome": each.outcome or UNKNOWN,
             }
             for number, each in enumerate(attempts)
@@ -259,7 +259,9 @@ def _show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 def _cell(name: str, value: object) -> object:
     if value is None:
         return UNKNOWN
-    return duration_text(number_of(value)) if name in ("wait", "run") and isinstance(value, float) else value
+    return (
+        format_duration(number_of(value)) if name in ("wait", "run") and isinstance(value, float) else value
+    )
 
 
 def _texts(texts: dict[str, str | None]) -> None:
@@ -275,8 +277,8 @@ def _texts(texts: dict[str, str | None]) -> None:
 def _event_row(number: int, told: TaskEventRow) -> dict[str, object]:
     return {
         "key": number,
-        "clock": UNKNOWN if told.clock is None else count_text(told.clock),
-        "at": clock_text(told.at),
+        "clock": UNKNOWN if told.clock is None else format_count(told.clock),
+        "at": format_time(told.at),
         "type": told.type,
         "node": f"{told.node} ({told.pid})" if told.pid else told.node,
         "detail": told.detail,

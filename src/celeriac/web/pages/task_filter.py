@@ -6,8 +6,8 @@ from typing import Any, Final
 from nicegui import ui
 
 from celeriac.model.states import PRECEDENCE
+from celeriac.views.format import format_duration
 from celeriac.views.text import visible
-from celeriac.web.pages.format import duration_text
 from celeriac.web.pages.task_query import MOST_CHARS, TaskQuery, local_text, read_local
 
 __all__ = ["FilterBar"]
@@ -141,5 +141,5 @@ def _time(query: TaskQuery) -> int:
 
 def _times(query: TaskQuery) -> dict[int, str]:
     # An address may say another.
-    own = {} if query.last is None else {query.last: f"Last {duration_text(query.last)}"}
+    own = {} if query.last is None else {query.last: f"Last {format_duration(query.last)}"}
     return {**own, **_TIMES}

@@ -10,10 +10,10 @@ from nicegui import ui
 
 from celeriac.model.states import BUILT_IN_STATES
 from celeriac.node.scene import Scene
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_time, format_timestamp
 from celeriac.views.task_list import ListedTask, TaskPage, task_page
-from celeriac.web.pages.format import UNKNOWN, clock_text, count_text, duration_text, moment_text, state_class
 from celeriac.web.pages.frame import frame
-from celeriac.web.pages.part import columns, empty, table
+from celeriac.web.pages.part import columns, empty, state_class, table
 from celeriac.web.pages.saved_views import SavedViews
 from celeriac.web.pages.task_action import Chosen, action_buttons, action_hint
 from celeriac.web.pages.task_filter import FilterBar
@@ -150,7 +150,7 @@ class _TasksPage:
 
     def show(self, seen: _Seen) -> None:
         """Show what was found."""
-        self._total.set_text(f"{count_text(seen.total)} tasks in memory")
+        self._total.set_text(f"{format_count(seen.total)} tasks in memory")
         self._bar.offer(seen.states)
         # What was asked for may be something else by now, and is on its way.
         if seen.page is not None and seen.asked == self._asked:
@@ -283,9 +283,9 @@ def format_row(visit: Visit, task: ListedTask, as_of: float) -> dict[str, object
         "name": task.name or UNKNOWN,
         "worker": task.worker or UNKNOWN,
         "worker_to": visit.link(path_of("workers", task.worker_key)) if task.worker_key else None,
-        "received": clock_text(at) if is_recent else moment_text(at),
-        "runtime": duration_text(task.runtime),
-        "attempts": count_text(task.attempts),
+        "received": format_time(at) if is_recent else format_timestamp(at),
+        "runtime": format_duration(task.runtime),
+        "attempts": format_count(task.attempts),
         "args": " ".join(each for each in (task.args, task.kwargs) if each not in (None, "()", "{}")),
         "outcome": task.outcome or "",
     }

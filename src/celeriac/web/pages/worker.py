@@ -9,14 +9,14 @@ from nicegui import ui
 from starlette.concurrency import run_in_threadpool
 
 from celeriac.model.states import RECEIVED, STARTED
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_timestamp
 from celeriac.views.task_list import ListedTask, TaskFilter, task_page
 from celeriac.views.text import visible
 from celeriac.views.worker import LiveWorker
 from celeriac.web.board import Sight
 from celeriac.web.pages.fact import Facts
-from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text, state_class
 from celeriac.web.pages.frame import frame
-from celeriac.web.pages.part import columns, empty, section, table
+from celeriac.web.pages.part import columns, empty, section, state_class, table
 from celeriac.web.pages.visit import Visit, name_of, path_of
 from celeriac.web.pages.worker_control import WorkerControls
 from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text, load_text, setup_texts
@@ -149,13 +149,13 @@ class _WorkerPage:
     def _show_facts(self, worker: LiveWorker, as_of: float) -> None:
         texts = {
             "reason": worker.reason,
-            "since": moment_text(worker.since_at),
-            "seen": f"{ago_text(worker.seen_at, as_of)} ({moment_text(worker.seen_at)})",
-            "heartbeat": duration_text(worker.heartbeat),
+            "since": format_timestamp(worker.since_at),
+            "seen": f"{ago_text(worker.seen_at, as_of)} ({format_timestamp(worker.seen_at)})",
+            "heartbeat": format_duration(worker.heartbeat),
             "load": load_text(worker.load),
-            "active": count_text(worker.active),
-            "processed": count_text(worker.processed),
-            "clock": count_text(worker.clock),
+            "active": format_count(worker.active),
+            "processed": format_count(worker.processed),
+            "clock": format_count(worker.clock),
             "pid": UNKNOWN if worker.pid is None else str(worker.pid),
             "software": worker.software or UNKNOWN,
         }
@@ -187,8 +187,8 @@ class _TaskTable:
             "name_to": self._visit.link(path_of("tasks", task.key)),
             "state": task.state,
             "state_class": state_class(task.state),
-            "since": moment_text(task.state_at),
-            "runtime": duration_text(task.runtime),
+            "since": format_timestamp(task.state_at),
+            "runtime": format_duration(task.runtime),
             "args": f"{task.args or ''} {task.kwargs or ''}".strip(),
             "uuid": task.uuid,
         }

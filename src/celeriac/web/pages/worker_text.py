@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_timestamp
 from celeriac.views.worker import LiveWorker, SetupRow
-from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text
 
 __all__ = ["ago_text", "drift_class", "drift_text", "load_text", "setup_texts"]
 
@@ -14,7 +14,7 @@ _MOST_QUEUES: Final = 50
 
 def ago_text(at: float | None, now: float) -> str:
     """Return how long ago something was, in whole seconds."""
-    return UNKNOWN if at is None else f"{duration_text(float(max(0, round(now - at))))} ago"
+    return UNKNOWN if at is None else f"{format_duration(float(max(0, round(now - at))))} ago"
 
 
 def load_text(load: Sequence[float] | None) -> str:
@@ -24,7 +24,7 @@ def load_text(load: Sequence[float] | None) -> str:
 
 def drift_text(worker: LiveWorker) -> str:
     """Return how far the clock of a worker is off."""
-    return duration_text(worker.drift) + (" off" if worker.is_drifting else "")
+    return format_duration(worker.drift) + (" off" if worker.is_drifting else "")
 
 
 def drift_class(worker: LiveWorker) -> str:
@@ -38,8 +38,8 @@ def setup_texts(setup: SetupRow | None) -> dict[str, str]:
         return {"queues": UNKNOWN, "pool": UNKNOWN, "asked": UNKNOWN}
     # What it did not say is told with why.
     queues = setup.reason or UNKNOWN if setup.queues is None else _queues_text(setup.queues)
-    pool = setup.reason or UNKNOWN if setup.pool is None else count_text(setup.pool)
-    return {"queues": queues, "pool": pool, "asked": moment_text(setup.asked_at)}
+    pool = setup.reason or UNKNOWN if setup.pool is None else format_count(setup.pool)
+    return {"queues": queues, "pool": pool, "asked": format_timestamp(setup.asked_at)}
 
 
 def _queues_text(queues: Sequence[str]) -> str:

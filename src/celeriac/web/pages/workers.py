@@ -5,11 +5,11 @@ from typing import Any, Final
 from fastapi import Request
 from nicegui import ui
 
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_timestamp
 from celeriac.views.worker import LiveWorker
 from celeriac.web.board import Sight
-from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text, state_class
 from celeriac.web.pages.frame import frame
-from celeriac.web.pages.part import badge, columns, empty, section, table
+from celeriac.web.pages.part import badge, columns, empty, section, state_class, table
 from celeriac.web.pages.visit import Visit, path_of
 from celeriac.web.pages.worker_text import ago_text, drift_class, drift_text, load_text
 
@@ -95,13 +95,13 @@ class _WorkersPage:
             "liveness": worker.liveness,
             "liveness_class": state_class(worker.liveness),
             "reason": worker.reason,
-            "since": moment_text(worker.since_at).removesuffix(" UTC"),
+            "since": format_timestamp(worker.since_at).removesuffix(" UTC"),
             "seen": ago_text(worker.seen_at, as_of),
-            "heartbeat": duration_text(worker.heartbeat),
+            "heartbeat": format_duration(worker.heartbeat),
             "load": load_text(worker.load),
-            "active": count_text(worker.active),
-            "processed": count_text(worker.processed),
-            "clock": count_text(worker.clock),
+            "active": format_count(worker.active),
+            "processed": format_count(worker.processed),
+            "clock": format_count(worker.clock),
             "drift": drift_text(worker),
             "drift_class": drift_class(worker),
             "pid": UNKNOWN if worker.pid is None else str(worker.pid),
@@ -118,4 +118,4 @@ class _Count:
             self._count = ui.label("0").classes("count").props(f"data-count={state}")
 
     def show(self, count: int) -> None:
-        self._count.set_text(count_text(count))
+        self._count.set_text(format_count(count))

@@ -7,14 +7,14 @@ from nicegui import ui
 
 from celeriac.model.answer import WorkflowStory, WorkflowTask
 from celeriac.views.cell import name_text, number_of, text_of
+from celeriac.views.format import UNKNOWN, format_count, format_duration, format_timestamp
 from celeriac.views.live_workflow import live_workflow
 from celeriac.views.story import INFERRED_NOTE, KINDS_NOTE, kind_texts
 from celeriac.views.text import visible
-from celeriac.web.pages.format import UNKNOWN, count_text, duration_text, moment_text, state_class
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.from_tables import FromTables, Told
 from celeriac.web.pages.graph import Drawn, WorkflowGraph
-from celeriac.web.pages.part import Tile, columns, empty, section, table
+from celeriac.web.pages.part import Tile, columns, empty, section, state_class, table
 from celeriac.web.pages.visit import Visit, name_of, path_of
 
 __all__ = ["workflow_page"]
@@ -109,17 +109,17 @@ class _WorkflowPage:
         ]
         if rows != self._table.rows:
             self._table.rows = rows
-        listed = f"These are the first {count_text(_ROWS)} of {count_text(len(story.tasks))}."
+        listed = f"These are the first {format_count(_ROWS)} of {format_count(len(story.tasks))}."
         self._listed.set_text(listed if len(story.tasks) > _ROWS else "")
 
     def _show_tiles(self, story: WorkflowStory) -> None:
         more = "+" if story.is_cut and story.size == len(story.tasks) else ""
-        self._tiles["size"].show(count_text(story.size) + more)
-        self._tiles["succeeded"].show(count_text(story.succeeded) + more)
-        self._tiles["failed"].show(count_text(story.failed) + more, is_bad=story.failed > 0)
-        self._tiles["open"].show(count_text(story.open) + more)
-        self._tiles["took"].show(duration_text(story.makespan))
-        self._tiles["critical"].show(duration_text(story.critical_run))
+        self._tiles["size"].show(format_count(story.size) + more)
+        self._tiles["succeeded"].show(format_count(story.succeeded) + more)
+        self._tiles["failed"].show(format_count(story.failed) + more, is_bad=story.failed > 0)
+        self._tiles["open"].show(format_count(story.open) + more)
+        self._tiles["took"].show(format_duration(story.makespan))
+        self._tiles["critical"].show(format_duration(story.critical_run))
 
     def _show_legend(self, story: WorkflowStory) -> None:
         states = sorted({text_of(each.state) or UNKNOWN for each in story.tasks})[:_MOST_STATES]
@@ -140,8 +140,8 @@ class _WorkflowPage:
             "state": text_of(task.state) or UNKNOWN,
             "state_class": state_class(task.state),
             "worker": text_of(task.worker) or UNKNOWN,
-            "began": duration_text(began),
-            "run": duration_text(number_of(task.run)),
+            "began": format_duration(began),
+            "run": format_duration(number_of(task.run)),
             "critical": "yes" if task.is_critical else "",
             "id": text_of(task.uuid),
             "id_to": self._visit.link(path_of("tasks", task.uuid)),
@@ -152,11 +152,13 @@ class _WorkflowPage:
 
 
 def _origin(story: WorkflowStory, *, is_in_memory: bool) -> str:
-    told = [f"Began {moment_text(story.begin_at)}."]
+    told = [f"Began {format_timestamp(story.begin_at)}."]
     if not is_in_memory:
         told.append("It is not in memory any more: this is what the tables know.")
     if story.is_cut:
-        told.append(f"It has more tasks than are followed: {count_text(len(story.tasks))} of them are shown.")
+        told.append(
+            f"It has more tasks than are followed: {format_count(len(story.tasks))} of them are shown."
+        )
     return " ".join(told)
 
 
@@ -165,7 +167,7 @@ def _drawn(story: WorkflowStory, drawn: Drawn) -> str:
     if story.critical_path is None:
         told = ["There are too many tasks to follow the critical path."]
     if drawn.tasks < len(story.tasks):
-        told.append(f"The graph shows {count_text(drawn.tasks)} of {count_text(story.size)} tasks.")
+        told.append(f"The graph shows {format_count(drawn.tasks)} of {format_count(story.size)} tasks.")
     return " ".join(told)
 
 
