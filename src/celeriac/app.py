@@ -55,8 +55,8 @@ class Celeriac:
     """One program's view of a cluster: its settings, its clock, and the parts that share them.
 
     ``broker`` is a URL as Celery takes it, or a :class:`MemoryBroker` for tests. Everything else is
-    a setting; see :class:`~celeriac.config.Settings`. What is not given here is looked up in the
-    environment (``CELERIAC_*``) and in a TOML file.
+    a setting; see :class:`~celeriac.config.Settings`. Settings that are not given here come from
+    ``celery``, an app of Celery, then from the environment (``CELERIAC_*``), then from a TOML file.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Celeriac:
         hostname: str | None = None,
         config: Path | str | None = None,
         environ: Mapping[str, str] | None = None,
+        celery: Any = None,
         **settings: Any,
     ) -> None:
         self._memory = broker if isinstance(broker, MemoryBroker) else None
@@ -75,6 +76,7 @@ class Celeriac:
             given | settings,
             environ=os.environ if environ is None else environ,
             file=None if config is None else Path(config),
+            celery=celery,
         )
         #: What :meth:`configure` changed.
         self._changed: dict[str, Any] = {}

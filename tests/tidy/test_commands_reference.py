@@ -14,7 +14,7 @@ from tests.tidy.repository import ROOT
 PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
 _OPTION = re.compile(r"`(--?[A-Za-z][a-z-]*)`")
 #: Those that the page tells once for all commands.
-COMMON = {"--broker", "-b", "--config", "--debug", "--version", "--help", "-h"}
+COMMON = {"--broker", "-b", "--app", "-A", "--config", "--debug", "--version", "--help", "-h"}
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:

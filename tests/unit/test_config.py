@@ -501,7 +501,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_one(variable: str, fix:
 
 
 def test_variables_of_others_are_none_of_our_business() -> None:
-    environ = {"CELERY_BROKER_URL": "redis://h", "PATH": "", "CELERIACS": "1"}
+    environ = {"CELERY_TIMEZONE": "UTC", "PATH": "", "CELERIACS": "1"}
 
     settings = load(environ=environ)
 

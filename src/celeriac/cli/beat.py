@@ -9,9 +9,9 @@ import typer
 
 import celeriac
 from celeriac.cli import output
+from celeriac.cli.app_option import load_own
 from celeriac.cli.exit import Code
 from celeriac.cli.option import AsJson
-from celeriac.cli.place import load
 from celeriac.cli.session import Session
 from celeriac.cli.worker_log import logging_to
 from celeriac.cli.worker_option import Log
@@ -35,15 +35,6 @@ __all__ = ["beat"]
 _ROW_CHARS: Final = 900
 _MOST_ENTRIES: Final = 20
 
-Place = Annotated[
-    str | None,
-    typer.Option(
-        "--app",
-        "-A",
-        metavar="MODULE:APP",
-        help="Where the app with the schedule is, such as shop.tasks:app; else the settings of this folder.",
-    ),
-]
 Name = Annotated[
     str,
     typer.Option("--name", metavar="NAME", help="Who shares a name shares a schedule: one of them sends."),
@@ -64,14 +55,15 @@ _LOG: Final = Log()
 def beat(
     session: Session,
     *,
-    place: Place = None,
     name: Name = "beat",
     ttl: Ttl = None,
     show: Show = False,
     as_json: AsJson = False,
     log: Log = _LOG,
 ) -> Code:
-    """Send tasks by the schedule in beat_schedule. Run it on several hosts: one of them sends.
+    """Send tasks by the beat_schedule of an app (-A MODULE:APP), or of the settings of this folder.
+
+    Run it on several hosts: one of them sends.
 
     If that one is gone, another goes on after ttl and 2 seconds at the latest, and no tick is sent
     twice. Ctrl-C or SIGTERM: gives the leadership up, and ends.
@@ -81,7 +73,7 @@ def beat(
       celeriac beat -A shop.tasks:app --ttl 5 --name reports
       celeriac beat -A shop.tasks:app --show
     """
-    app = _app(session, place)
+    app = _app(session)
     if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
         raise CallerError(f"--name is a printable text of up to {MAX_NAME_CHARS} characters")
     now = time()
@@ -146,10 +138,10 @@ def _leader(app: "Celeriac", name: str) -> str:
     return f"{visible(record.owner)} (token {record.token})" if record is not None else ""
 
 
-def _app(session: Session, place: str | None) -> "Celeriac":
-    if place is None:
+def _app(session: Session) -> "Celeriac":
+    if session.app_name is None:
         return session.app
-    app = load(place)
+    app = load_own(session.app_name, "beat")
     if session.broker:
         app.configure(broker_url=session.broker)
     return app

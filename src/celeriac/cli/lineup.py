@@ -16,7 +16,8 @@ from celeriac.cli.crew import Chore, Crew, Daemon, Stage
 from celeriac.cli.home import Home
 from celeriac.cli.own_program import Dashboard, OwnProgram, PipelineRun, RecorderProgram, Surroundings
 from celeriac.cli.rhythm import Turns
-from celeriac.config.source import FILE_VARIABLE
+from celeriac.config.celery_app import SHARED
+from celeriac.config.source import FILE_VARIABLE, variables
 from celeriac.errors import DiskError
 from celeriac.masking import sanitize_place, sanitize_url
 from celeriac.node.stop_signals import stop_command
@@ -54,6 +55,7 @@ class Lineup:
         port: int,
         pipeline_every: float,
         config: Path | None,
+        app_name: str | None = None,
     ) -> None:
         self._sample = sample
         self._home = home
@@ -64,8 +66,11 @@ class Lineup:
         #: A file is read again by who is in its folder, or names it; a variable may be of one command alone.
         self._is_named_again = sample is not None or not sources["broker_url"].startswith("file ")
         named = config or os.environ.get(FILE_VARIABLE)
+        self._app = f" -A {shlex.quote(app_name)}" if app_name else ""
         self._config = f" --config {shlex.quote(_short(Path(named).absolute()))}" if named else ""
-        settings = {
+        # Those of an app, which the programs do not load.
+        of_app = {name: getattr(app.conf, name) for name in SHARED if not _is_read_again(sources[name])}
+        settings = variables(of_app) | {
             "CELERIAC_BROKER_URL": self._url,
             "CELERIAC_LOG_URL": places.log,
             "CELERIAC_WAREHOUSE_URL": places.warehouse,
@@ -134,6 +139,8 @@ class Lineup:
     def _tries(self) -> list[str]:
         own = _own_name()
         broker, hint = _named_again(self._url) if self._is_named_again else ("", "")
+        if self._app:
+            broker, hint = self._app, ""
         log, tables = (shlex.quote(_short(each)) for each in (self._places.log, self._places.warehouse))
         again = f"{broker}{self._config}"
         tables = f"{tables}{self._config}"
@@ -175,6 +182,11 @@ class Lineup:
         with suppress(DiskError):  # it is then done once more, by the next start
             self._home.compacted_at = int(time())
         return ""
+
+
+def _is_read_again(source: str) -> bool:
+    """Tell whether a program that is started finds a setting by itself."""
+    return source.startswith(("default", "variable ", "file "))
 
 
 def _named_again(url: str) -> tuple[str, str]:

@@ -41,8 +41,18 @@ class Common:
             "-b",
             metavar="URL",
             rich_help_panel=_COMMON,
-            help="Where the broker is, such as redis://127.0.0.1:6379/0; else CELERIAC_BROKER_URL, else the "
-            "configuration file.",
+            help="Broker, such as redis://127.0.0.1:6379/0. Default: --app, CELERIAC_BROKER_URL, the "
+            "configuration file, CELERY_BROKER_URL.",
+        ),
+    ] = None
+    app: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            "-A",
+            metavar="APP",
+            rich_help_panel=_COMMON,
+            help="Celery app to read the settings from, as celery -A names it: proj, or proj.celery:app.",
         ),
     ] = None
     config: Annotated[
@@ -51,7 +61,7 @@ class Common:
             "--config",
             metavar="FILE",
             rich_help_panel=_COMMON,
-            help="A TOML file of settings; else celeriac.toml or pyproject.toml in this folder.",
+            help="TOML file of settings. Default: celeriac.toml or pyproject.toml in this folder.",
         ),
     ] = None
     debug: Annotated[
@@ -59,7 +69,7 @@ class Common:
         typer.Option(
             "--debug",
             rich_help_panel=_COMMON,
-            help="Show the full trace of an error, and what goes on meanwhile.",
+            help="Show full traces and debug logging.",
         ),
     ] = False
     version: Annotated[
@@ -137,7 +147,7 @@ def add_common(app: typer.Typer, **options: Any) -> None:
 
     def take(context: typer.Context, **given: Any) -> None:
         session = context.ensure_object(Session)
-        session.choose(broker=given["broker"], config=given["config"], is_debug=given["debug"])
+        _choose(session, Common(**{each.name: given[each.name] for each in fields(Common)}))
 
     _sign(take, _parameters(Common))
     texts: dict[str, Any] = {
@@ -158,8 +168,7 @@ def add_command(app: typer.Typer, name: str, **options: Any) -> Callable[[Callab
 
         def run(context: typer.Context, **given: Any) -> None:
             session = context.ensure_object(Session)
-            common = Common(**{each.name: given.pop(each.name) for each in fields(Common)})
-            session.choose(broker=common.broker, config=common.config, is_debug=common.debug)
+            _choose(session, Common(**{each.name: given.pop(each.name) for each in fields(Common)}))
             arguments = {
                 name: group(**{each.name: given.pop(each.name) for each in fields(group)})
                 for name, group in groups.items()
@@ -174,6 +183,10 @@ def add_command(app: typer.Typer, name: str, **options: Any) -> Callable[[Callab
         app.command(name, cls=LightCommand, help=_as_written(function), **options)(run)
 
     return add
+
+
+def _choose(session: Session, common: Common) -> None:
+    session.choose(broker=common.broker, app=common.app, config=common.config, is_debug=common.debug)
 
 
 def _as_written(function: Callable[..., object]) -> str:

@@ -57,7 +57,7 @@ _GROUPS: Final = {
 COMMANDS: Final = (*_SINGLE, *_GROUPS)
 _PANELS: Final = (_START, _LOOK, _ACT, _RUN, _HISTORY, _ADMIN)
 #: Common options that are followed by a value.
-_WITH_VALUE: Final = ("--broker", "-b", "--config")
+_WITH_VALUE: Final = ("--broker", "-b", "--app", "-A", "--config")
 
 
 class _Root(LightGroup):

@@ -1,4 +1,4 @@
-"""What a command works with, and how it ends."""
+"""The common options of a command, the app that follows from them, and the exit code of the command."""
 
 import os
 import sys
@@ -31,10 +31,13 @@ def _assemble(**arguments: Any) -> "Celeriac":
 
 @dataclass
 class Session:
-    """What the common options say, and the app that follows from it."""
+    """The common options, and the app that follows from them."""
 
     broker: str | None = None
     backend: str | None = None
+    #: The app that ``--app`` names, and the app itself, where a program has loaded it.
+    app_name: str | None = None
+    loaded: Any = None
     config: Path | None = None
     is_debug: bool = False
     #: The option, or the setting, that names what this command connects to.
@@ -44,26 +47,46 @@ class Session:
     #: Tells whether somebody is there to answer a question.
     is_attended: Callable[[], bool] = field(default=lambda: sys.stdin.isatty() and sys.stderr.isatty())
 
-    def choose(self, *, broker: str | None, config: Path | None, is_debug: bool) -> None:
-        """Take what was given to a command; what was given before it counts where it says nothing."""
+    def choose(self, *, broker: str | None, app: str | None, config: Path | None, is_debug: bool) -> None:
+        """Take the common options of a command; those before its name count where it has none."""
         self.broker = broker or self.broker
+        if app:
+            self.app_name, self.loaded = app, None
         self.config = config or self.config
         self.is_debug = is_debug or self.is_debug
 
     @cached_property
     def app(self) -> "Celeriac":
-        """The app; no link is made before it is needed."""
-        return self.assemble(broker=self.broker, backend=self.backend, config=self.config)
+        """The app, not yet connected: that of ``--app`` if it is one of ours, else one on its settings."""
+        named = self._named
+        if named is not None:
+            from celeriac.cli.app_option import is_own  # noqa: PLC0415 - only who names an app loads it
+
+            if is_own(named):
+                named.configure(broker_url=self.broker, result_backend=self.backend)
+                own: Celeriac = named
+                return own
+        given = {"broker": self.broker, "backend": self.backend, "config": self.config}
+        return self.assemble(**given if named is None else given | {"celery": named})
 
     @cached_property
     def settings(self) -> "Settings":
         """The settings of the app, for a command that needs nothing else of it; half of a start."""
-        if self.assemble is not _assemble or "app" in self.__dict__:
+        if self.assemble is not _assemble or self._named is not None or "app" in self.__dict__:
             return self.app.conf
         from celeriac.config import Settings  # noqa: PLC0415  (not for the help)
 
         given = {"broker_url": self.broker, "result_backend": self.backend}
         return Settings.load(given, environ=os.environ, file=self.config)
+
+    @cached_property
+    def _named(self) -> Any:
+        """The app that ``--app`` names; None without one."""
+        if self.loaded is not None or self.app_name is None:
+            return self.loaded
+        from celeriac.cli.app_option import load  # noqa: PLC0415 - only who names an app loads it
+
+        return load(self.app_name)
 
 
 @contextmanager

@@ -94,7 +94,8 @@ def _lineup(
     from celeriac.cli.up_place import places_of  # noqa: PLC0415
 
     app = session.app
-    is_sample = session.broker is None and app.conf.sources()["broker_url"] == "default"
+    is_named = session.broker or session.app_name or session.loaded is not None
+    is_sample = not is_named and app.conf.sources()["broker_url"] == "default"
     if is_sample:
         SampleCluster.check()
     else:
@@ -116,6 +117,7 @@ def _lineup(
             port=port.number,
             pipeline_every=60.0 * pipeline_every,
             config=session.config,
+            app_name=session.app_name,
         )
     except CeleriacError:  # some of them are of the system as well, and say more
         raise

@@ -8,8 +8,8 @@ import typer
 
 import celeriac
 from celeriac.cli import output
+from celeriac.cli.app_option import load_own
 from celeriac.cli.exit import Code
-from celeriac.cli.place import Place, load
 from celeriac.cli.session import Session
 from celeriac.cli.worker_log import logging_to
 from celeriac.cli.worker_option import Log, Node, PoolName, Tuning
@@ -50,14 +50,13 @@ _LOG: Final = Log()
 def worker(
     session: Session,
     *,
-    place: Place,
     pool: PoolOption = PoolName.PROCESSES,
     graph: ShowGraph = False,
     tuning: Tuning = _TUNING,
     node: Node = _NODE,
     log: Log = _LOG,
 ) -> Code:
-    """Run tasks from queues, in one cluster with workers of Celery.
+    """Run the tasks of an app, in one cluster with workers of Celery. -A names the app, as MODULE:APP.
 
     Ctrl-C or SIGTERM once: takes no more tasks, and ends when those that run have ended. Twice:
     ends now, and the tasks that ran go back to their queues.
@@ -69,7 +68,8 @@ def worker(
     """
     if pool is PoolName.GEVENT:
         _begin_patched()
-    app = load(place)
+    place = session.app_name or ""
+    app = load_own(place, "worker")
     given = tuning.settings() | ({"broker_url": session.broker} if session.broker else {})
     # Else a module that uses its app while it is imported is fine.
     if given:

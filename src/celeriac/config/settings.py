@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from celeriac.config.celery_app import read_app, read_celery_environ
 from celeriac.config.kind import checked
 from celeriac.config.limits import DAY, MIB
 from celeriac.config.source import FILE_VARIABLE, read_environ, read_file, read_given
@@ -251,19 +252,24 @@ class Settings:
         environ: Mapping[str, str],
         file: Path | None = None,
         folder: Path = Path(),
+        celery: Any = None,
     ) -> Self:
-        """Return the settings of arguments, else variables, else a file, else the defaults.
+        """Return the settings of arguments, a Celery app, variables, a file, or the defaults, in this order.
 
-        An argument that is None counts as not given. Variables are ``CELERIAC_`` and the
-        name in capitals. The file is ``file``, else what ``CELERIAC_CONFIG`` names, else
-        ``celeriac.toml`` in ``folder``, else the table ``tool.celeriac`` of
-        ``pyproject.toml`` there. Raises ImproperlyConfigured for an unknown or bad one.
+        An argument that is None counts as not given. ``celery`` is the app. Variables are
+        ``CELERIAC_`` and the name in capitals. The file is ``file``, else what ``CELERIAC_CONFIG``
+        names, else ``celeriac.toml`` in ``folder``, else the table ``tool.celeriac`` of
+        ``pyproject.toml`` there. Last, before the defaults, come Celery's own variables,
+        ``CELERY_BROKER_URL`` and ``CELERY_RESULT_BACKEND``. Raises ImproperlyConfigured for an
+        unknown or bad one.
         """
         if file is None and environ.get(FILE_VARIABLE):
             file = Path(environ[FILE_VARIABLE])
         given = (
-            read_file(_TYPES, file, folder)
+            read_celery_environ(_TYPES, environ)
+            | read_file(_TYPES, file, folder)
             | read_environ(_TYPES, environ)
+            | ({} if celery is None else read_app(_TYPES, celery, cls()))
             | read_given(_TYPES, arguments or {}, "argument")
         )
         values: dict[str, Any] = {name: value for name, (value, _) in given.items()}
@@ -272,7 +278,7 @@ class Settings:
         return settings
 
     def sources(self) -> dict[str, str]:
-        """Return, for each setting, the argument, variable or file it came from, or ``default``."""
+        """Return, for each setting, the argument, app, variable or file it came from, or ``default``."""
         chosen = dict.fromkeys(self._chosen(), "argument")
         return dict.fromkeys(_TYPES, "default") | chosen | dict(self._sources)
 

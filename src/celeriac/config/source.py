@@ -1,5 +1,6 @@
 """Where a setting comes from: arguments, variables, files."""
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Final
 from celeriac.config.kind import checked
 from celeriac.errors import ImproperlyConfigured
 
-__all__ = ["FILE_VARIABLE", "Given", "Types", "read_environ", "read_file", "read_given"]
+__all__ = ["FILE_VARIABLE", "Given", "Types", "read_environ", "read_file", "read_given", "variables"]
 
 _PREFIX: Final = "CELERIAC_"
 #: Names the file of settings.
@@ -47,6 +48,15 @@ def read_environ(types: Types, environ: Mapping[str, str]) -> Given:
         name = names[variable]
         given[name] = (checked(name, types[name], environ[variable], source, is_text=True), source)
     return given
+
+
+def variables(values: Mapping[str, object]) -> dict[str, str]:
+    """Return the variables that give these settings to a program that is started; None is left out."""
+    return {
+        f"{_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def read_file(types: Types, file: Path | None, folder: Path) -> Given:

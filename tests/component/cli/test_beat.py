@@ -178,4 +178,4 @@ def test_a_module_that_is_not_there_is_told(cluster: Cluster) -> None:
     result = cluster.run("beat", "-A", "shopnone:app")
 
     assert result.exit_code == 78
-    assert "there is no module 'shopnone'" in result.stderr
+    assert "no module 'shopnone'" in result.stderr

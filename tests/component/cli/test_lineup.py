@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from celery import Celery
 
 from celeriac.app import Celeriac
 from celeriac.cli import lineup
@@ -16,6 +17,7 @@ from celeriac.cli.lineup import Lineup
 from celeriac.cli.sample_cluster import SampleCluster
 from celeriac.cli.up_option import Served
 from celeriac.cli.up_place import places_of
+from celeriac.config import Settings
 from celeriac.errors import DiskError
 
 SAMPLE_URL = "redis://127.0.0.1:4711/0"
@@ -52,9 +54,10 @@ def make(home: Home) -> Iterator[Make]:
             config: Path | None = None,
             broker: str | None = None,
             pipeline_every: float = 0.0,
+            celery: Celery | None = None,
             **variables: str,
         ) -> Lineup:
-            app = Celeriac(broker, config=config, environ=variables)
+            app = Celeriac(broker, config=config, environ=variables, celery=celery)
             stack.callback(app.close)
             return Lineup(
                 app,
@@ -65,6 +68,7 @@ def make(home: Home) -> Iterator[Make]:
                 port=8765,
                 pipeline_every=pipeline_every,
                 config=config,
+                app_name=None if celery is None else "shop",
             )
 
         yield made
@@ -105,6 +109,20 @@ def test_a_cluster_of_the_users_is_kept_where_the_settings_say(make: Make, home:
     assert told(chosen)["CELERIAC_WAREHOUSE_URL"] == str(home.warehouse)
     assert told(plain)["CELERIAC_LOG_URL"] == str(home.log)
     assert plain._recorder._spool.parent == home.log / "spool"
+
+
+def test_the_programs_get_the_settings_of_a_celery_app(make: Make) -> None:
+    shop = Celery("shop", broker=REAL_URL, set_as_current=False)
+    shop.conf.update(
+        event_exchange="shop", event_queue_ttl=9, broker_transport_options={"global_keyprefix": "s:"}
+    )
+
+    made = make(celery=shop)
+
+    read = Settings.load(environ=told(made))
+    assert (read.broker_url, read.event_exchange, read.event_queue_ttl) == (REAL_URL, "shop", 9.0)
+    assert read.broker_transport_options == {"global_keyprefix": "s:"}
+    assert tries(made)[:2] == ["top -A shop", "status -A shop"]
 
 
 def test_a_log_that_is_a_url_of_a_folder_is_one(home: Home, tmp_path: Path) -> None:

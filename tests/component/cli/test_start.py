@@ -88,6 +88,7 @@ def test_a_probe_loads_neither_kombu_nor_a_parser(tmp_path: Path) -> None:
         (["-b", "redis://h/0", "--debug", "history", "sql"], "history"),
         (["--broker=redis://h/0", "status"], "status"),
         (["--config", "status", "inspect"], "inspect"),
+        (["-A", "status", "--app", "web", "inspect"], "inspect"),
         (["--help"], None),
         (["staus"], None),
         (["-b"], None),

@@ -208,14 +208,13 @@ def test_without_an_app_nothing_begins(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ("shopnone:app", "there is no module 'shopnone': run the command where it is, or mend --app"),
-        ("shoptasks.deep:app", "there is no module 'shoptasks.deep'"),
-        ("shoptasks:gone", "module 'shoptasks' has no 'gone'"),
-        ("shoptasks:other", "is a int, not a Celeriac app"),
-        ("shoptasks", "names no app: give the module and the name"),
-        (":app", "names no app"),
-        ("", "names no app"),
-        ("../shoptasks:app", "cannot be imported"),
+        ("shopnone:app", "no module 'shopnone'. Run the command in the folder of the project"),
+        ("shoptasks.deep:app", "no module 'shoptasks.deep'"),
+        ("shoptasks:gone", "module shoptasks has no 'gone'"),
+        ("shoptasks:other", "not an app but a int"),
+        ("shoptasks", "give module and name of the app"),
+        (":app", "give module and name of the app"),
+        ("../shoptasks:app", "cannot load ../shoptasks"),
     ],
 )
 def test_an_app_that_cannot_be_found_is_told(cluster: Cluster, place: str, named: str, told: str) -> None:
@@ -242,8 +241,8 @@ def test_a_module_that_fails_by_itself_says_how(
     result = cluster.run("worker", "-A", "shopbroken:app", "-P", "threads")
 
     assert result.exit_code == 78, place
-    assert f"shopbroken cannot be imported, {told}" in result.stderr
-    assert "mend --app" not in result.stderr
+    assert f"cannot load shopbroken, {told}" in result.stderr
+    assert "in the folder of the project" not in result.stderr
 
 
 def test_debug_shows_where_a_module_fails(cluster: Cluster, place: str, tmp_path: Path) -> None:
