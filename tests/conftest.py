@@ -28,7 +28,13 @@ gc.disable()
 pytest.register_assert_rewrite("tests.arbiter_contract", "tests.contract")
 
 # Real brokers, workers and a Spark, for the folders that want them.
-pytest_plugins = ["tests.kit.schedule", "tests.kit.rabbit", "tests.live", "tests.kit.spark"]
+pytest_plugins = [
+    "tests.kit.late_collection",
+    "tests.kit.schedule",
+    "tests.kit.rabbit",
+    "tests.live",
+    "tests.kit.spark",
+]
 
 
 @pytest.fixture

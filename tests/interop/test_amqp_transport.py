@@ -337,12 +337,17 @@ def test_our_queues_are_declared_as_those_of_celery(
     app = celery.Celery(broker=amqp_url, set_as_current=False)
     connection = links.enter_context(app.connection())
     channel = connection.channel()
-    app.events.Receiver(channel, node_id="theirs").queue(channel).declare()
-    app.control.mailbox.Node("theirs@web1", channel=channel).mailbox.get_queue("theirs@web1")(
-        channel
-    ).declare()
-    replies = app.control.mailbox(channel).get_reply_queue()
-    replies(channel).declare()
+    mailbox = app.control.mailbox
+    replies = mailbox(channel).get_reply_queue()
+    for theirs in (
+        app.events.Receiver(channel, node_id="theirs").queue,
+        mailbox.Node("theirs@web1", channel=channel).mailbox.get_queue("theirs@web1"),
+        replies,
+    ):
+        queue = theirs(channel)
+        queue.declare()
+        # A queue without a consumer expires after ten seconds, and a busy rabbitmqctl may take longer.
+        queue.consume(consumer_tag=queue.name)
 
     kinds = flags(rabbit_server, amqp_url.rpartition("/")[2])
 

@@ -12,14 +12,14 @@ import os
 import re
 from collections import Counter, defaultdict
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-DURATIONS: Final = Path(__file__).with_name("durations.json")
+from tests.kit.summary import DURATIONS
+
 #: The files of this folder share a process, and so does this file: a second Spark costs more than it gains.
 _SPARK: Final = ("tests/spark/", "tests/conformance/test_history.py")
 #: This one starts processes of its own, which is nothing to share.

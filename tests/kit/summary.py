@@ -5,9 +5,12 @@ every few seconds, each failure as it happens, and at the end a list of the fail
 of reason, and the command that repeats it. It needs no terminal.
 """
 
+import json
 import os
 import shlex
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterable
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -16,31 +19,50 @@ import pytest
 #: Seconds between two lines of progress: about fifty lines for a whole run.
 PROGRESS_INTERVAL: Final = 10.0
 _REASON_CHARS: Final = 200
+#: Of a file below a second, which ``make durations`` does not write down.
+_SHORT_SECONDS: Final = 0.3
+DURATIONS: Final = Path(__file__).with_name("durations.json")
 
 
 class RunSummary:
-    """Counts finished tests and keeps one line of reason for each failed one."""
+    """Counts finished tests and keeps one line of reason for each failed one.
+
+    Its progress is that of measured seconds: a file is finished when its process begins another.
+    """
 
     def __init__(self, reporter: pytest.TerminalReporter) -> None:
         self._reporter = reporter
         self._started_at = self._printed_at = monotonic()
-        self._total = self._finished = 0
+        self._finished = 0
+        self._seconds: Counter[str] = Counter()
+        self._finished_seconds = 0.0
+        self._running: dict[str, str] = {}
+        self._begun: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
         self._skipped: dict[str, str] = {}
 
-    def add_total(self, count: int) -> None:
-        """Take over how many tests there are; every process of a parallel run reports the same number."""
-        self._total = max(self._total, count)
+    def add_expected(self, nodeids: Iterable[str]) -> None:
+        """Take over which files there are; every process of a parallel run reports the same ones."""
+        measured = json.loads(DURATIONS.read_text())
+        for file in {_file_of(nodeid) for nodeid in nodeids}:
+            self._seconds[file] = measured.get(file, _SHORT_SECONDS)
+
+    def note_begun(self, nodeid: str) -> None:
+        """Take over which test of a file was begun last."""
+        self._begun[_file_of(nodeid)] = nodeid
 
     def add(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         """Take over one phase of a test; print a failure at once, and progress now and then."""
-        if report.failed and report.nodeid not in self._reasons:
-            self._reasons[report.nodeid] = format_reason(report)
-            self._write(f"FAILED {report.nodeid}\n       {self._reasons[report.nodeid]}", red=True)
+        # A process that ends abruptly is reported with the file that it ran.
+        nodeid = self._begun.get(report.nodeid, report.nodeid)
+        if report.failed and nodeid not in self._reasons:
+            self._reasons[nodeid] = format_reason(report)
+            self._write(f"FAILED {nodeid}\n       {self._reasons[nodeid]}", red=True)
         if report.skipped and isinstance(report.longrepr, tuple):
             self._skipped[report.nodeid] = report.longrepr[2]
         if report.when == "teardown":
             self._finished += 1
+            self._note_running(_file_of(report.nodeid), getattr(report, "worker_id", ""))
             if monotonic() - self._printed_at >= PROGRESS_INTERVAL:
                 self._printed_at = monotonic()
                 self._write(self._format_progress())
@@ -55,18 +77,25 @@ class RunSummary:
         for nodeid, reason in self._reasons.items():
             self._write(f"{nodeid}\n    {reason}\n    repeat: {repeat_command(nodeid)}")
 
+    def _note_running(self, file: str, process: str) -> None:
+        before = self._running.get(process, file)
+        self._running[process] = file
+        if before != file:
+            self._finished_seconds += self._seconds[before]
+
     def _format_progress(self) -> str:
         minutes, seconds = divmod(int(monotonic() - self._started_at), 60)
-        share = 100 * self._finished // max(self._total, 1)
-        return (
-            f"[{share:3d}%] {self._finished} of {self._total} tests,"
-            f" {len(self._reasons)} failed, {minutes}:{seconds:02d}"
-        )
+        share = 100 * self._finished_seconds / max(self._seconds.total(), 1)
+        return f"[{share:3.0f}%] {self._finished} tests, {len(self._reasons)} failed, {minutes}:{seconds:02d}"
 
     def _write(self, text: str, **markup: bool) -> None:
         self._reporter.ensure_newline()
         self._reporter.write_line(text, **markup)
         self._reporter.flush()
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def format_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -107,11 +136,14 @@ class _Listener:
         self._summary = summary
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._summary.add_total(len(session.items))
+        self._summary.add_expected(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self._summary.add_total(len(ids))
+        self._summary.add_expected(ids)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._summary.note_begun(nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(
