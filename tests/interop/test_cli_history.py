@@ -31,7 +31,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
 
 
 def test_a_question_is_answered_from_the_folder_that_the_settings_name(tmp_path: Path) -> None:
-    publish(tmp_path / "celeriac-warehouse", {"rollups_hour": [rollup(MIDNIGHT, runs=[1.0, 2.0])]})
+    publish(tmp_path / ".celeriac" / "warehouse", {"rollups_hour": [rollup(MIDNIGHT, runs=[1.0, 2.0])]})
     publish(tmp_path / "other", {"rollups_hour": [rollup(MIDNIGHT, "büro", runs=[5.0])]})
 
     usual = run("top", "--json", folder=tmp_path)
@@ -45,7 +45,7 @@ def test_without_tables_the_program_says_what_to_run_and_ends_with_code_2(tmp_pa
     result = run("latency", "--since", "7d", folder=tmp_path)
 
     assert result.returncode == 2
-    assert b"run celeriac pipeline run first" in result.stderr
+    assert b"without it, run celeriac pipeline run" in result.stderr
     assert result.stdout == b""
 
 

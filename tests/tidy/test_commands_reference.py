@@ -8,6 +8,7 @@ import pytest
 
 from celeriac.cli.exit import Code
 from celeriac.cli.inspect import Method
+from scripts.docs.option_tables import with_option_tables
 from tests.tidy.command_line import PROGRAM
 from tests.tidy.repository import ROOT
 
@@ -42,6 +43,10 @@ def section(path: str) -> str:
 def told(text: str) -> set[str]:
     """Return the options that a part of the page names."""
     return set(_OPTION.findall(text))
+
+
+def test_the_tables_of_options_are_those_of_the_program() -> None:
+    assert with_option_tables(PAGE) == PAGE, "write them: .venv/bin/python -m scripts.docs.option_tables"
 
 
 @pytest.mark.parametrize("path", WITH_SECTION)

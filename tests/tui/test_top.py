@@ -227,7 +227,7 @@ def test_what_the_log_has_of_the_last_hour_is_known_from_the_beginning(
 ) -> None:
     ago = time() - HOUR_AT
     events = [received("old", ago - 4000.0, name="too.early"), received("t1", ago - 600.0)]
-    seal(tmp_path / "celeriac-history", events)
+    seal(tmp_path / ".celeriac" / "log", events)
     monkeypatch.chdir(tmp_path)
 
     async def looks(person: Person) -> None:
@@ -244,7 +244,7 @@ def test_what_the_log_has_of_the_last_hour_is_known_from_the_beginning(
 def test_a_log_that_cannot_be_read_here_keeps_nobody_from_watching(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "celeriac-history").mkdir()
+    (tmp_path / ".celeriac" / "log").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "celeriac.store.event_log", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -257,7 +257,7 @@ def test_a_log_that_cannot_be_read_here_keeps_nobody_from_watching(
     result = run(broker=MemoryBroker())
 
     assert result.exit_code == 0, result.output
-    assert "celeriac-history is not read: a history needs pyarrow" in result.output
+    assert ".celeriac/log is not read: a history needs pyarrow" in result.output
 
 
 def test_a_broker_that_is_not_there_is_code_69_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_a_log_is_shown_over_a_replay(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     seen = have_done(monkeypatch, looks)
 
-    result = run("--log", str(tmp_path), "--from", "2026-09-21T15:00:20Z", "--speed", "10000x")
+    result = run("--log", str(tmp_path), "--since", "2026-09-21T15:00:20Z", "--speed", "10000x")
 
     assert result.exit_code == 0, result.output
     assert "too.early" not in seen[0]
@@ -307,7 +307,7 @@ def test_a_log_is_shown_over_a_replay(monkeypatch: pytest.MonkeyPatch, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--log", "nowhere"), "holds no log"),
+        (("--log", "nowhere"), "No event log in "),
         (("--until", "now", "--allow-control"), "nothing can be done to a log"),
         (("--log", "x", "--speed", "fast"), "10x, 0.5x, or max"),
     ],

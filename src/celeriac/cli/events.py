@@ -12,10 +12,10 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import From, Speed, Until, open_log, open_replay, say_damage
+from celeriac.cli.log_reading import LogOption, Speed, open_log, open_replay, say_damage
 from celeriac.cli.option import AsJson
 from celeriac.cli.session import Session
-from celeriac.errors import CallerError
+from celeriac.cli.time_range import Since, Until
 from celeriac.model.events import Event, Gap, TaskEvent
 from celeriac.node.source import EventSource, Live
 from celeriac.views.event import event_dict, event_line, gap_text
@@ -51,16 +51,6 @@ NoWakeup = Annotated[
 ]
 
 
-Log = Annotated[
-    str | None,
-    typer.Option(
-        "--log",
-        metavar="URL",
-        help="Show what a log holds, a folder or a URL such as s3://bucket/history, not what happens now.",
-    ),
-]
-
-
 def events(
     session: Session,
     *,
@@ -70,8 +60,8 @@ def events(
     limit: Limit = None,
     timeout: Timeout = None,
     no_wakeup: NoWakeup = False,
-    log: Log = None,
-    since: From = None,
+    log: LogOption = None,
+    since: Since = None,
     until: Until = None,
     speed: Speed = None,
     as_json: AsJson = False,
@@ -87,8 +77,8 @@ def events(
       celeriac events --type task-failed --type task-retried
       celeriac events --task 'shop.*' --json | jq .runtime
       celeriac events --type task-succeeded --limit 1 --timeout 30
-      celeriac events --log celeriac-history --from -2h --type task-failed
-      celeriac events --log celeriac-history --from 2026-11-14T10:00 --speed 10x
+      celeriac events --since 2h --type task-failed
+      celeriac events --log s3://bucket/history --since 2026-11-14T10:00Z --speed 10x
     """
     from celeriac.cli.painter import Painter  # noqa: PLC0415
 
@@ -163,11 +153,9 @@ def _source(
     wakeup: bool,
 ) -> tuple[EventSource, Told]:
     """Return where events come from, and who tells what was not given out."""
-    if log is not None:
+    if log or since or until or speed:
         replay = open_replay(session, open_log(session, log), since=since, until=until, speed=speed)
         return replay, Damage(replay)
-    if since or until or speed:
-        raise CallerError("--from, --until and --speed are for what was recorded: add --log URL")
     receiver = session.app.events.Receiver()
     return Live(receiver, session.app.events.State(), wakeup=wakeup), Refusals(receiver.gate)
 

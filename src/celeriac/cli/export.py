@@ -8,10 +8,11 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import From, LogPlace, Until, moments_of, open_log, say_damage
+from celeriac.cli.log_reading import LogPlace, open_log, say_damage
 from celeriac.cli.option import add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import Since, Until, read_range
 from celeriac.errors import ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.replay import Replay
@@ -31,7 +32,7 @@ def otel(
     session: Session,
     *,
     log: LogPlace = None,
-    since: From = None,
+    since: Since = None,
     until: Until = None,
     endpoint: Annotated[
         str | None,
@@ -52,7 +53,7 @@ def otel(
     told, all else is sent, and the code is 1.
 
     For example:
-      celeriac export otel --from -1h
+      celeriac export otel --since 1h
       celeriac export otel s3://bucket/history --endpoint http://collector:4318 --service shop
     """
     try:
@@ -63,7 +64,7 @@ def otel(
         ) from error
     # What goes wrong is raised here; the library would tell it too, each time that it tries.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    begin_at, end_at = moments_of(since, until)
+    begin_at, end_at = read_range(since, until)
     place = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT
     with Progress("reading") as progress, SpanSender(place, service=service) as sender:
         replay = Replay(

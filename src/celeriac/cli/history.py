@@ -14,13 +14,9 @@ from celeriac.cli.history_answer import (
     Place,
     Plot,
     QueueGlob,
-    Since,
     TaskGlob,
-    Until,
     WorkerGlob,
     draw,
-    moment,
-    moments,
     open_tables,
     write_csv,
     write_rows,
@@ -28,6 +24,7 @@ from celeriac.cli.history_answer import (
 from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import Since, Until, read_one, read_range
 from celeriac.errors import CallerError
 from celeriac.views import history as views
 from celeriac.views.cell import foreign_cell, foreign_value, moment_of
@@ -105,7 +102,7 @@ def top(
       celeriac history top --since 7d
       celeriac history top --by failing --since 2026-11-01 --until 2026-11-08 --plot
     """
-    begin_at, end_at = moments(since, until)
+    begin_at, end_at = read_range(since, until)
     with open_tables(session, place) as warehouse:
         found = warehouse.top(by.value, begin_at, end_at, limit)
     if plot:
@@ -141,7 +138,7 @@ def latency(
     """
     if per and (by or plot):
         raise CallerError("--per tells no times apart: leave out --by and --plot")
-    begin_at, end_at = moments(since, until)
+    begin_at, end_at = read_range(since, until)
     if per:
         with open_tables(session, place) as warehouse:
             parts = warehouse.latency_per(
@@ -255,7 +252,7 @@ def workers(
     For example:
       celeriac history workers --since 1d
     """
-    begin_at, end_at = moments(since, until)
+    begin_at, end_at = read_range(since, until)
     with open_tables(session, place) as warehouse:
         found = warehouse.workers(begin_at, end_at)
     write_rows(views.SessionRow, views.session_rows(found), as_json=as_json, as_csv=as_csv)
@@ -293,7 +290,7 @@ def compare(
         raise CallerError("--since and --until are for names: spans say their own time")
     if isinstance(sides[0], str) and task:
         raise CallerError("--task is for spans: A and B are names themselves")
-    begin_at, end_at = moments(since, until)
+    begin_at, end_at = read_range(since, until)
     with open_tables(session, place) as warehouse:
         found = warehouse.compare(*sides, task=task, since=begin_at, until=end_at, worker=worker, queue=queue)
     rows = views.comparison_rows(found)
@@ -387,7 +384,7 @@ def export(
       celeriac history export rollups_hour --to delta:/srv/lake/rollups
       celeriac history export attempts --to attempts.parquet
     """
-    begin_at, end_at = moments(since, until)
+    begin_at, end_at = read_range(since, until)
     with open_tables(session, place) as warehouse, Progress("exporting") as progress:
         done = warehouse.export(table, to, since=begin_at, until=end_at, name=name, progress=progress)
     output.write(f"{count_text(done.rows, 'row')} of {table} written to {visible(done.target, 400)}")
@@ -400,4 +397,4 @@ def _side(text: str) -> "Side":
         return text
     begin, _, end = text.partition(_SPAN)
     now = time()
-    return moment(begin, "the beginning of a span", now), moment(end, "the end of a span", now)
+    return read_one(begin, "start of a time range", now), read_one(end, "end of a time range", now)

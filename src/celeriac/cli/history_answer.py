@@ -1,13 +1,11 @@
 """What the questions of ``celeriac history`` have in common: their options, and how answers are written."""
 
 import csv
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from io import StringIO
-from time import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -16,7 +14,6 @@ from celeriac.cli import output
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 from celeriac.views.cell import foreign_value
-from celeriac.views.measure import read_moment
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -29,13 +26,9 @@ __all__ = [
     "Place",
     "Plot",
     "QueueGlob",
-    "Since",
     "TaskGlob",
-    "Until",
     "WorkerGlob",
     "draw",
-    "moment",
-    "moments",
     "open_tables",
     "write_csv",
     "write_rows",
@@ -43,7 +36,6 @@ __all__ = [
 
 #: No text of a table is longer.
 _CELL_CHARS: Final = 1_000_000
-_AGO: Final = re.compile(r"\d+(\.\d+)?[smhdwy]", re.ASCII)
 _NOTHING: Final = "nothing is known of that; celeriac history tables tells of which days something is"
 
 Place = Annotated[
@@ -54,15 +46,6 @@ Place = Annotated[
         metavar="URL",
         help="Where the tables are, a folder or URL; else the setting warehouse_url.",
     ),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="MOMENT", help="Only from then on: 7d for ago (s, m, h, d, w, y), or a moment."
-    ),
-]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="MOMENT", help="Only until before then: as for --since.")
 ]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV.")]
 Plot = Annotated[bool, typer.Option("--plot", help="Draw it.")]
@@ -96,25 +79,6 @@ def open_tables(session: Session, place: str | None, log: str | None = None) -> 
     from celeriac.history import open as open_warehouse  # noqa: PLC0415 - read as it is meant
 
     return open_warehouse(place or session.settings.warehouse_url, log=log)
-
-
-def moments(since: str | None, until: str | None) -> tuple[float | None, float | None]:
-    """Return the moments of --since and --until, and tell how they were understood."""
-    now = time()
-    begin_at, end_at = moment(since, "--since", now), moment(until, "--until", now)
-    if begin_at is not None and end_at is not None and begin_at > end_at:
-        raise CallerError("--since is later than --until: swap them")
-    return begin_at, end_at
-
-
-def moment(text: str | None, option: str, now: float) -> float | None:
-    """Return a moment as somebody wrote it: ``7d`` is so long ago."""
-    if not text:
-        return None
-    read = read_moment(f"-{text}" if _AGO.fullmatch(text) else text, option=option, now=now)
-    if read.note:
-        output.say(read.note)
-    return read.at
 
 
 def write_rows(kind: Any, rows: Sequence[Any], *, as_json: bool, as_csv: bool) -> None:

@@ -5,15 +5,16 @@ import os
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from celeriac.config.settings import LOG_FOLDER, WAREHOUSE_FOLDER
 from celeriac.errors import CallerError, CeleriacError
 from celeriac.store.disk import FLAGS, MODE, failed, write_new
 
-__all__ = ["SAMPLE", "Home", "trim"]
+__all__ = ["SAMPLE", "Home", "claim_log", "read_owner", "trim"]
 
 #: How the cluster that we start ourselves is noted; others are by the URL of their broker.
 SAMPLE: Final = "the sample cluster"
@@ -23,10 +24,12 @@ _MOST_BYTES, _KEPT_BYTES = 4 * 1024 * 1024, 64 * 1024
 #: A note is a line, and of a moment in seconds so many digits.
 _NOTE_BYTES: Final = 4096
 _MOMENT_DIGITS: Final = 10
+#: The note in a log of whose events it holds.
+_OWNER: Final = ".cluster"
 #: What to do about a folder of another cluster, by the name of the note in it.
 _OTHER: Final = {
     "cluster": "take another folder with --data FOLDER",
-    ".cluster": "name another one with the setting log_url",
+    _OWNER: "name another one with the setting log_url",
 }
 #: Nobody but the owner may have made, or may change, what we are about to trust and to remove.
 _TOO_OPEN: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -37,8 +40,8 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
-        self.log = self.folder / "log"
-        self.warehouse = self.folder / "warehouse"
+        self.log = self.folder / Path(LOG_FOLDER).name
+        self.warehouse = self.folder / Path(WAREHOUSE_FOLDER).name
         self.audit = self.folder / "audit.jsonl"
         #: What the programs print, a file for each.
         self.output = self.folder / "output"
@@ -90,7 +93,8 @@ class Home:
         if told.st_mode & _TOO_OPEN:
             raise CallerError(f"others may write to {place}: chmod go-w {place}, or take --data FOLDER")
         is_ours = _is_lock(self.folder / "lock") or _is_claim(self.folder / "cluster")
-        if not is_ours and any(self.folder.iterdir()):
+        # celeriac record and celeriac pipeline make these two by themselves.
+        if not is_ours and any(each not in (self.log, self.warehouse) for each in self.folder.iterdir()):
             new = shlex.quote(str(self.folder / ".celeriac"))
             raise CallerError(
                 f"{place} holds files that celeriac up has not made, and is left as it is: "
@@ -132,18 +136,8 @@ class Home:
         if log is not None:
             # It is made here, too: the dashboard reads a log that is there when it starts.
             _make_folder(log)
-            notes.append(log / ".cluster")
-        known = {note: _read(note) for note in notes}
-        for note, owner in known.items():
-            if owner and owner != cluster:
-                raise CallerError(
-                    f"{note.parent} has the history of {owner}, and two in one log could not be told apart: "
-                    f"{_OTHER[note.name]}, or remove {note} if it is the same cluster"
-                )
-        for note, owner in known.items():
-            # A disk that is full would otherwise cost us the note that is there.
-            if not owner:
-                _write(note, cluster)
+            notes.append(log / _OWNER)
+        _claim(notes, cluster)
 
     @property
     def broker_port(self) -> int:
@@ -165,6 +159,33 @@ class Home:
     @compacted_at.setter
     def compacted_at(self, moment: int) -> None:
         _write(self.folder / "compacted-at", str(moment))
+
+
+def read_owner(log: Path) -> str:
+    """Return the cluster whose events are in a log: a broker URL, or :data:`SAMPLE`; empty if unknown."""
+    return _read(log.expanduser() / _OWNER)
+
+
+def claim_log(log: Path, cluster: str) -> None:
+    """Have a log be that of one cluster. Raises CallerError if it is another's, DiskError if it fails."""
+    folder = log.expanduser()
+    if read_owner(folder) != SAMPLE:  # its broker has another address each time
+        _make_folder(folder)
+        _claim([folder / _OWNER], cluster)
+
+
+def _claim(notes: Sequence[Path], cluster: str) -> None:
+    known = {note: _read(note) for note in notes}
+    for note, owner in known.items():
+        if owner and owner != cluster:
+            raise CallerError(
+                f"{note.parent} has the history of {owner}, and two clusters cannot share it: "
+                f"{_OTHER[note.name]}, or remove {note} if it is the same cluster"
+            )
+    for note, owner in known.items():
+        # A disk that is full would otherwise cost us the note that is there.
+        if not owner:
+            _write(note, cluster)
 
 
 def trim(log: Path) -> None:

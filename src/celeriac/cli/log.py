@@ -13,10 +13,11 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import From, LogPlace, Until, moments_of, open_log, say_damage
+from celeriac.cli.log_reading import LogPlace, open_log, say_damage
 from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import Since, Until, read_range
 from celeriac.core.retention import beyond_size, merges, plan
 from celeriac.errors import CallerError
 from celeriac.store.new_file import new_file
@@ -115,7 +116,7 @@ def ls(
     session: Session,
     *,
     place: LogPlace = None,
-    since: From = None,
+    since: Since = None,
     until: Until = None,
     is_each: All = False,
     as_json: AsJson = False,
@@ -126,10 +127,10 @@ def ls(
 
     For example:
       celeriac log ls
-      celeriac log ls s3://bucket/history --from -1d
+      celeriac log ls s3://bucket/history --since 1d
       celeriac log ls --all --json | jq -r '.[].path'
     """
-    begin_at, end_at = moments_of(since, until)
+    begin_at, end_at = read_range(since, until)
     history = open_log(session, place)
     segments = history.segments(begin_at, end_at)
     if is_each:
@@ -249,7 +250,7 @@ def export(
     place: LogPlace = None,
     form: Format_ = Form.JSONL,
     target: Output = _STDOUT,
-    since: From = None,
+    since: Since = None,
     until: Until = None,
     types: Types = None,
     task: TaskPattern = None,
@@ -261,13 +262,13 @@ def export(
     is damaged is told, all else is written, and the code is 1.
 
     For example:
-      celeriac log export --from -1d --type 'task-*' | jq .runtime
+      celeriac log export --since 1d --type 'task-*' | jq .runtime
       celeriac log export --format csv --output failures.csv --type task-failed
-      celeriac log export s3://bucket/history --format parquet --output november.parquet --from 2026-11-01
+      celeriac log export s3://bucket/history --format parquet --output november.parquet --since 2026-11-01
     """
     if form is Form.PARQUET and target == _STDOUT and sys.stdout.isatty():
         raise CallerError("Parquet is nothing for a terminal: name a file with --output FILE")
-    begin_at, end_at = moments_of(since, until)
+    begin_at, end_at = read_range(since, until)
     history = open_log(session, place)  # first: it says so if the extra is missing
     from celeriac.store.upkeep import export as exported  # noqa: PLC0415  (needs the extra)
 

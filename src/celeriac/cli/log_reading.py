@@ -1,29 +1,31 @@
-"""What the commands that read a log have in common."""
+"""Options and checks of the commands that read an event log."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.home import SAMPLE, read_owner
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import read_range
+from celeriac.config.settings import LOG_FOLDER
 from celeriac.errors import CallerError
+from celeriac.masking import sanitize_url
 from celeriac.node.replay import Replay
-from celeriac.views.measure import read_moment, read_speed
+from celeriac.views.measure import read_speed
 
 if TYPE_CHECKING:
+    from celeriac.app import Celeriac
     from celeriac.store.event_log import EventLog
 
 __all__ = [
-    "From",
+    "LogOption",
     "LogPlace",
     "Speed",
-    "Until",
-    "is_log",
-    "moments_of",
+    "find_log",
     "open_log",
     "open_replay",
     "say_damage",
@@ -34,32 +36,41 @@ LogPlace = Annotated[
     typer.Argument(
         metavar="[LOG]",
         show_default=False,
-        help="The log: a folder, or a URL such as s3://bucket/history; else the setting log_url.",
+        help="Event log: a folder, or a URL such as s3://bucket/history. Default: the setting log_url, "
+        f"{LOG_FOLDER}.",
     ),
 ]
-From = Annotated[
+LogOption = Annotated[
     str | None,
     typer.Option(
-        "--from",
-        metavar="MOMENT",
-        help="Only what happened from then on: 2026-11-14T10:00, with Z or +01:00 if it is not local time, "
-        "2026-11-14, -2h or now.",
+        "--log",
+        metavar="URL",
+        help="Read this event log, not the live cluster: a folder, or a URL such as s3://bucket/history. "
+        f"Default with --since, --until or --speed: the setting log_url, {LOG_FOLDER}.",
     ),
-]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="MOMENT", help="Only what happened until then.")
 ]
 Speed = Annotated[
     str | None,
-    typer.Option(
-        "--speed", metavar="SPEED", help="As it happened, so many times as fast: 10x, 0.5x, or max."
-    ),
+    typer.Option("--speed", metavar="SPEED", help="Replay the events at this speed: 1x, 10x, 0.5x, or max."),
 ]
 
 
-def is_log(place: str) -> bool:
-    """Tell whether a log may be kept where the settings say, which nobody asked for."""
-    return "://" in place or Path(place).expanduser().is_dir()
+def find_log(app: "Celeriac", named: str | None = None) -> str | None:
+    """Return the log that a live view reads as well: the one that is named, else that of the settings.
+
+    None if nobody named one, and the default place has none, or one of another cluster.
+    """
+    place = named or app.conf.log_url
+    if named is not None or "://" in place:
+        return place
+    if not Path(place).expanduser().is_dir():
+        return None
+    if app.conf.sources()["log_url"] == "default":
+        owner = read_owner(Path(place))
+        if owner not in ("", SAMPLE, sanitize_url(app.conf.broker_url)):
+            output.say(f"{place} is not read: it is the event log of {owner}. To read it, name it with --log")
+            return None
+    return place
 
 
 def open_log(session: Session, place: str | None) -> "EventLog":
@@ -67,7 +78,7 @@ def open_log(session: Session, place: str | None) -> "EventLog":
     log = session.app.history.log(place)
     if not log.recorders():
         raise CallerError(
-            f"{log.place.url} holds no log: name another, or have celeriac record write one there"
+            f"No event log in {log.place.url}. Start celeriac up or celeriac record, or name another log"
         )
     return log
 
@@ -84,7 +95,7 @@ def open_replay(
     progress: Callable[[int, int], object] | None = None,
 ) -> Replay:
     """Return the replay that options ask for."""
-    since_at, until_at = moments_of(since, until)
+    since_at, until_at = read_range(since, until)
     settings = session.app.conf
     return Replay(
         log,
@@ -97,24 +108,6 @@ def open_replay(
         max_workers_in_memory=settings.max_workers_in_memory,
         max_tasks_in_memory=settings.max_tasks_in_memory,
     )
-
-
-def moments_of(since: str | None, until: str | None) -> tuple[float | None, float | None]:
-    """Return the moments of --from and --until, and tell how they were understood."""
-    now = time()
-    begin_at, end_at = _moment_of(since, "--from", now), _moment_of(until, "--until", now)
-    if begin_at is not None and end_at is not None and begin_at > end_at:
-        raise CallerError("--from is later than --until: swap them")
-    return begin_at, end_at
-
-
-def _moment_of(text: str | None, option: str, now: float) -> float | None:
-    if text is None:
-        return None
-    moment = read_moment(text, option=option, now=now)
-    if moment.note:
-        output.say(moment.note)
-    return moment.at
 
 
 def say_damage(damage: Sequence[str]) -> Code:

@@ -12,10 +12,11 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import From, LogPlace, moments_of
+from celeriac.cli.log_reading import LogPlace
 from celeriac.cli.option import AsJson, add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import Since, Until, read_range
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_place
 from celeriac.node.stop_signals import stop_signals
@@ -104,7 +105,6 @@ Format_ = Annotated[
     typer.Option("--format", help="Have the tables as Delta or Iceberg too, if your Spark has the package."),
 ]
 Sample = Annotated[int, typer.Option("--sample", min=1, metavar="N", help="How many tasks to compare.")]
-To = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="Only what happened until then.")]
 WithPlan = Annotated[bool, typer.Option("--plan", help="Show how Spark would go about it, too.")]
 
 
@@ -143,8 +143,8 @@ def backfill(
     place: Place,
     *,
     log: LogPlace = None,
-    since: From = None,
-    until: To = None,
+    since: Since = None,
+    until: Until = None,
     as_json: AsJson = False,
 ) -> Code:
     """Read a time again, though it is in the tables. Nothing counts twice, so it is always safe.
@@ -152,9 +152,9 @@ def backfill(
     For segments that were damaged and came back from a copy celeriac pipeline run is enough.
 
     For example:
-      celeriac pipeline backfill --from 2026-11-01 --to 2026-11-03
+      celeriac pipeline backfill --since 2026-11-01 --until 2026-11-03
     """
-    begin_at, end_at = moments_of(since, until)
+    begin_at, end_at = read_range(since, until)
     with _opened(session, log, place, what="reading") as job:
         report = job.backfill(begin_at, end_at)
     return _tell(report, as_json=as_json)

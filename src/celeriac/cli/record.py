@@ -12,6 +12,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.home import claim_log
 from celeriac.cli.log_reading import LogPlace
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
@@ -105,6 +106,7 @@ def record(
         return _check(folder, who)
     url = place or session.app.conf.log_url
     where = place_for(url)
+    _claim(session.app, place)
     use = DiskUse(Path(where.url) if where.is_local else folder)
     health = RecordHealth(folder, name=who, log=where.url, use=use, supervisor=Supervisor(os.environ))
     display = Display()
@@ -120,6 +122,12 @@ def record(
     _say(f"recording {broker} in {where.url}, as {visible(who)}; {stop_command()} ends it")
     _run(recorder, display, limit, seconds, on_error=health.fail)
     return Code.OK
+
+
+def _claim(app: "Celeriac", place: str | None) -> None:
+    """Keep two clusters out of one log, where nobody has named a log of their own."""
+    if place is None and app.conf.sources()["log_url"] == "default":
+        claim_log(Path(app.conf.log_url), sanitize_url(app.conf.broker_url))
 
 
 def _run(

@@ -11,10 +11,11 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import From, LogPlace, open_log, open_replay, say_damage
+from celeriac.cli.log_reading import LogPlace, Speed, open_log, open_replay, say_damage
 from celeriac.cli.option import AsJson
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import AsOf, Since
 from celeriac.cli.viewing import Viewing
 from celeriac.errors import CallerError
 from celeriac.model.events import Event, Gap, TaskEvent, WorkerHeartbeat
@@ -40,21 +41,6 @@ _MOST_GAPS: Final = 5
 _PAUSE: Final = 0.25
 _STYLES: Final = {"online": "green", "offline": "bold yellow", "left": "dim", "FAILURE": "bold red"}
 
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="MOMENT",
-        help="As of then: 2026-11-14T10:00, with Z or +01:00 if it is not local time, 2026-11-14, -2h or "
-        "now. Else as of the last event.",
-    ),
-]
-Speed = Annotated[
-    str | None,
-    typer.Option(
-        "--speed", metavar="SPEED", help="Watch it happen, so many times as fast: 10x, 0.5x, or max."
-    ),
-]
 TaskPattern = Annotated[
     str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this id, or whose name fits.")
 ]
@@ -68,7 +54,7 @@ def replay(
     *,
     log: LogPlace = None,
     until: AsOf = None,
-    since: From = None,
+    since: Since = None,
     speed: Speed = None,
     task: TaskPattern = None,
     worker: WorkerPattern = None,
@@ -77,14 +63,14 @@ def replay(
     """Show a cluster as it was at a moment: who was alive, what became of the tasks, what came last.
 
     Reads what celeriac record has written. Events count by when they happened, so what a recorder
-    received late counts too; with --from, what happened before is not known. With --speed it is shown as
+    received late counts too; with --since, what happened before is not known. With --speed it is shown as
     it happens, on a terminal on a screen. Parts of the log that are damaged are told, all else is shown,
     and the code is 1.
 
     For example:
       celeriac replay --until 2026-11-14T10:00
-      celeriac replay s3://bucket/history --until -2h --task 'shop.*'
-      celeriac replay --from 2026-11-14T09:50 --until 2026-11-14T10:00 --speed 10x
+      celeriac replay s3://bucket/history --until 2h --task 'shop.*'
+      celeriac replay --since 2026-11-14T09:50 --until 2026-11-14T10:00 --speed 10x
       celeriac replay --until now --json | jq .workers
     """
     if as_json and speed is not None and read_speed(speed, option="--speed") is not None:

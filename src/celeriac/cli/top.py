@@ -12,9 +12,10 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import is_log, moments_of, open_log, open_replay, say_damage
+from celeriac.cli.log_reading import LogOption, Speed, find_log, open_log, open_replay, say_damage
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
+from celeriac.cli.time_range import AsOf, Since, read_range
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.node.history import redactor_of
@@ -34,32 +35,6 @@ __all__ = ["top"]
 #: How long the answers of workers to a revoke are waited for.
 _PATIENCE: Final = 2.0
 
-Log = Annotated[
-    str | None,
-    typer.Option(
-        "--log",
-        metavar="URL",
-        help="Show what a log holds, a folder or a URL such as s3://bucket/history, not what happens now.",
-    ),
-]
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="MOMENT",
-        help="A log as of then: 2026-11-14T10:00, with Z or +01:00 if it is not local time, 2026-11-14, -2h "
-        "or now. Else as of its last event.",
-    ),
-]
-From = Annotated[
-    str | None, typer.Option("--from", metavar="MOMENT", help="Of a log only what happened from then on.")
-]
-Speed = Annotated[
-    str | None,
-    typer.Option(
-        "--speed", metavar="SPEED", help="Watch a log happen, so many times as fast: 10x, 0.5x, or max."
-    ),
-]
 AllowControl = Annotated[bool, typer.Option("--allow-control", help="Let tasks be revoked from the screen.")]
 AuditFile = Annotated[
     Path | None,
@@ -75,9 +50,9 @@ AuditFile = Annotated[
 def top(
     session: Session,
     *,
-    log: Log = None,
+    log: LogOption = None,
     until: AsOf = None,
-    since: From = None,
+    since: Since = None,
     speed: Speed = None,
     allow_control: AllowControl = False,
     audit: AuditFile = None,
@@ -92,7 +67,7 @@ def top(
       celeriac top --broker redis://127.0.0.1:6379/0
       celeriac top --allow-control --audit /var/log/celeriac/audit.jsonl
       celeriac top --log /var/lib/celeriac/log --until 2026-11-14T10:00
-      celeriac top --log s3://bucket/history --from -1h --speed 10x
+      celeriac top --log s3://bucket/history --since 1h --speed 10x
     """
     is_past = any(given is not None for given in (log, until, since, speed))
     if is_past and allow_control:
@@ -108,7 +83,7 @@ def top(
         if speed is None:
             sight = _past(session, history, since=since, until=until)
         else:
-            sight = _played(session, history, stack, moments_of(since, until), speed)
+            sight = _played(session, history, stack, read_range(since, until), speed)
         _show(sight)
         return say_damage(list(history.damage))
 
@@ -154,8 +129,8 @@ def _live(session: Session, stack: ExitStack) -> "Sight":
 
 def _last_hour_of(session: Session) -> "EventLog | None":
     """Return the log of the settings, if one is kept there and can be read."""
-    place = session.app.conf.log_url
-    if not is_log(place):
+    place = find_log(session.app)
+    if place is None:
         return None
     try:
         return session.app.history.log(place)

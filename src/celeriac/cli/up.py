@@ -15,6 +15,7 @@ from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.session import Session
 from celeriac.cli.up_option import Served
+from celeriac.config.settings import DATA_FOLDER
 from celeriac.errors import CeleriacError
 from celeriac.masking import sanitize_url
 from celeriac.node.stop_signals import stop_signals
@@ -47,7 +48,7 @@ def up(
     served: Served,
     *,
     pipeline_every: PipelineEvery = 10.0,
-    data: Data = Path(".celeriac"),
+    data: Data = Path(DATA_FOLDER),
     duration: Duration = None,
 ) -> Code:
     """Watch a cluster: record its events, make tables of them, and serve the dashboard, until Ctrl-C.

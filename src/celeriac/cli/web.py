@@ -11,7 +11,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.log_reading import is_log
+from celeriac.cli.log_reading import find_log
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
@@ -168,8 +168,8 @@ def _board(app: "Celeriac", stack: ExitStack, *, log: str | None, warehouse: str
     from celeriac.node.worker_setup import ask_setup  # noqa: PLC0415
     from celeriac.web.board import Board  # noqa: PLC0415
 
-    place = log or app.conf.log_url
-    is_kept = log is not None or is_log(place)
+    found = find_log(app, log)
+    place, is_kept = found or app.conf.log_url, found is not None
 
     def replay(since: float, until: float) -> "Replay":
         return app.history.replay(place, since=since, until=until)

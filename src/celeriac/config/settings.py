@@ -6,7 +6,7 @@ Nothing here looks at the process around it: environment and folder are argument
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from celeriac.config.celery_app import read_app, read_celery_environ
 from celeriac.config.kind import checked
@@ -15,7 +15,12 @@ from celeriac.config.source import FILE_VARIABLE, read_environ, read_file, read_
 from celeriac.errors import ImproperlyConfigured
 from celeriac.masking import masked
 
-__all__ = ["Settings"]
+__all__ = ["DATA_FOLDER", "LOG_FOLDER", "WAREHOUSE_FOLDER", "Settings"]
+
+#: The folder of ``celeriac up``, and in it the event log and the tables. Every command looks there.
+DATA_FOLDER: Final = ".celeriac"
+LOG_FOLDER: Final = f"{DATA_FOLDER}/log"
+WAREHOUSE_FOLDER: Final = f"{DATA_FOLDER}/warehouse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -179,7 +184,7 @@ class Settings:
     timezone: str = "UTC"
 
     #: Where the history is kept: a folder, or the URL of an object store, such as ``s3://bucket/history``.
-    log_url: str = "celeriac-history"
+    log_url: str = LOG_FOLDER
     #: Where events are written first, on a disk of this machine; None for within a log that is a folder.
     log_spool: str | None = None
     #: Who records, for people: two recorders of one cluster have two names. None for the machine's.
@@ -205,7 +210,7 @@ class Settings:
     #: Bytes that a log may take; beyond it the oldest go. None for as many as it takes.
     log_max_bytes: int | None = None
     #: Where the pipeline publishes its tables: a folder, or the URL of an object store that Spark reaches.
-    warehouse_url: str = "celeriac-warehouse"
+    warehouse_url: str = WAREHOUSE_FOLDER
     #: None runs Spark on all processors of this machine. Else ``local[4]``, ``spark://…``, ``yarn`` or ``k8s://…``.
     spark_master: str | None = None
     #: None starts a Spark. Else the ``sc://…`` of a Spark Connect, which runs it.

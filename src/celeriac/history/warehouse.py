@@ -280,8 +280,8 @@ class Warehouse:
         manifest = read_manifest(self.place)
         if manifest is None:
             raise CallerError(
-                f"{self.place.url} holds no tables yet: run celeriac pipeline run first, or name another "
-                "warehouse"
+                f"No tables in {self.place.url} yet. celeriac up makes them every 10 minutes; without it, "
+                "run celeriac pipeline run. Or name another warehouse"
             )
         for name, version in manifest.schemas.items():
             known = TABLES[name].version if name in TABLES else 0

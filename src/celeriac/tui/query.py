@@ -1,11 +1,11 @@
-"""The language of the search box: ``state:FAILURE name:shop.* worker:w1@* since:-1h any text``."""
+"""The language of the search box: ``state:FAILURE name:shop.* worker:w1@* since:1h any text``."""
 
 import re
 from typing import Final
 
 from celeriac.errors import CallerError
 from celeriac.model.states import BUILT_IN_STATES
-from celeriac.views.measure import read_moment
+from celeriac.views.measure import read_time
 from celeriac.views.task_list import TaskFilter
 
 __all__ = ["read_query"]
@@ -20,9 +20,9 @@ def read_query(query: str, *, now: float) -> TaskFilter:
     """Return which tasks a query asks for: those that fit every word of it.
 
     ``name:`` and ``worker:`` take globs, ``state:`` the beginning of a name or several parted by commas,
-    ``root:`` the id of a workflow, ``since:`` and ``until:`` moments, such as ``-1h`` before ``now``; quotes
+    ``root:`` the id of a workflow, ``since:`` and ``until:`` times, such as ``1h`` (ago) or ``now``; quotes
     hold blanks together. All other words are one text. Nothing that anybody can type is an error: a key
-    without a value, and what is no moment yet, says nothing.
+    without a value, and a time that is not complete, say nothing.
     """
     states: set[str] = set()
     told: dict[str, str] = {}
@@ -40,14 +40,14 @@ def read_query(query: str, *, now: float) -> TaskFilter:
         worker=told.get("worker"),
         text=" ".join(filter(None, texts)) or None,
         root=told.get("root"),
-        since=_moment(told.get("since"), now),
-        until=_moment(told.get("until"), now),
+        since=_time(told.get("since"), now),
+        until=_time(told.get("until"), now),
     )
 
 
-def _moment(value: str | None, now: float) -> float | None:
+def _time(value: str | None, now: float) -> float | None:
     try:
-        return None if value is None else read_moment(value, option="", now=now).at
+        return None if value is None else read_time(value, option="", now=now).at
     except CallerError:
         return None
 

@@ -31,6 +31,7 @@ Search: tasks that fit every word
   state:FAILURE   the beginning will do; several parted by commas
   name:shop.*     worker:w1@*     globs
   root:ID         the tasks of a workflow
+  since:1h        until:2026-11-14T10:00Z
   "two words"     quotes hold blanks together
 
 An asterisk in a workflow marks the line of tasks that ended last.

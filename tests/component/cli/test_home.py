@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from celeriac.cli.home import Home, trim
+from celeriac.cli.home import Home, claim_log, read_owner, trim
 from celeriac.errors import CallerError, CeleriacError, DiskError
 
 
@@ -69,6 +69,25 @@ def test_a_folder_of_the_users_own_files_is_refused_and_left_as_it_is(
         Home(tmp_path).taken().__enter__()
 
     assert contents(tmp_path) == others
+
+
+def test_a_folder_that_the_recorder_has_made_is_taken(tmp_path: Path) -> None:
+    claim_log(tmp_path / "log", "redis://one/0")
+    (tmp_path / "warehouse").mkdir()
+
+    home = Home(tmp_path)
+    with home.taken():
+        home.claim("redis://one/0", log=home.log)
+
+    assert read_owner(home.log) == "redis://one/0"
+
+
+def test_a_log_takes_the_events_of_one_cluster(tmp_path: Path) -> None:
+    claim_log(tmp_path / "log", "redis://one/0")
+    claim_log(tmp_path / "log", "redis://one/0")
+
+    with pytest.raises(CallerError, match="has the history of redis://one/0, and two clusters cannot"):
+        claim_log(tmp_path / "log", "redis://two/0")
 
 
 @pytest.mark.parametrize("mark", ["lock", "cluster"])

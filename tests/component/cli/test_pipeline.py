@@ -39,7 +39,7 @@ def test_where_spark_is_not_installed_the_extra_is_named(
 
 
 def test_a_backfill_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
-    told = run("backfill", str(tmp_path), "--from", "2026-11-02T00:00Z", "--to", "2026-11-01T00:00Z")
+    told = run("backfill", str(tmp_path), "--since", "2026-11-02T00:00Z", "--until", "2026-11-01T00:00Z")
 
     assert told.exit_code == Code.USAGE
-    assert "--from is later than" in told.stderr
+    assert "--since is later than" in told.stderr

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from celeriac.errors import CallerError
-from celeriac.views.measure import read_moment, read_size, read_span, read_speed
+from celeriac.views.measure import read_size, read_span, read_speed, read_time
 
 #: 2026-11-14T10:00Z.
 TEN = 1_794_650_400.0
@@ -14,7 +14,7 @@ EAST = timezone(timedelta(hours=2))
 
 
 def moment(text: str) -> float:
-    return read_moment(text, option="--until", now=TEN, zone=EAST).at
+    return read_time(text, option="--until", now=TEN, zone=EAST).at
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,8 @@ def moment(text: str) -> float:
         ("now", TEN),
         (" Now ", TEN),
         ("-2h", TEN - 7200),
+        ("2h", TEN - 7200),
+        ("90m", TEN - 5400),
         ("-1.5m", TEN - 90),
         ("-30s", TEN - 30),
         ("-1d", TEN - 86_400),
@@ -42,14 +44,14 @@ def test_a_moment_is_read_in_every_form(text: str, at: float) -> None:
 
 
 def test_a_moment_without_a_zone_is_local_and_that_is_said() -> None:
-    told = read_moment("2026-11-14T12:00", option="--from", now=TEN, zone=EAST)
+    told = read_time("2026-11-14T12:00", option="--since", now=TEN, zone=EAST)
 
-    assert told.note == "--from 2026-11-14T12:00 is taken for local time, 2026-11-14T12:00:00+02:00"
+    assert told.note == "--since 2026-11-14T12:00: local time, 2026-11-14T12:00:00+02:00"
 
 
 @pytest.mark.parametrize("text", ["2026-11-14T10:00Z", "now", "-2h"])
 def test_of_a_moment_that_can_mean_one_thing_nothing_is_said(text: str) -> None:
-    assert read_moment(text, option="--from", now=TEN).note == ""
+    assert read_time(text, option="--since", now=TEN).note == ""
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "9999-12-31T23:59-23:59", "2100-01-01T00:00Z"])
@@ -59,14 +61,14 @@ def test_a_moment_that_no_event_can_have_is_told_to_be_too_late(text: str) -> No
 
 
 def test_an_hour_that_comes_twice_is_said_as_it_was_taken() -> None:
-    told = read_moment("2026-10-25T02:30", option="--from", now=TEN, zone=ZoneInfo("Europe/Berlin"))
+    told = read_time("2026-10-25T02:30", option="--since", now=TEN, zone=ZoneInfo("Europe/Berlin"))
 
     assert told.note.endswith("2026-10-25T02:30:00+02:00")
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "yesterday", "2h", "-2", "-2 fortnights", "2026-13-01", "2026-11-14T25:00", "0001-01-01", "-9999y",
+    ["", "yesterday", "7x", "-2", "-2 fortnights", "2026-13-01", "2026-11-14T25:00", "0001-01-01", "-9999y",
      "-1e5h", "1794650400", "\x1b[31m", "x" * 10_000],
 )  # fmt: skip
 def test_what_is_no_moment_is_refused_with_the_forms_there_are(text: str) -> None:
