@@ -56,7 +56,7 @@ def test_of_a_moment_that_can_mean_one_thing_nothing_is_said(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "9999-12-31T23:59-23:59", "2100-01-01T00:00Z"])
 def test_a_moment_that_no_event_can_have_is_told_to_be_too_late(text: str) -> None:
-    with pytest.raises(CallerError, match="is too late: name a moment before the year 2100"):
+    with pytest.raises(CallerError, match="Use a time before the year 2100"):
         moment(text)
 
 
@@ -76,11 +76,8 @@ def test_what_is_no_moment_is_refused_with_the_forms_there_are(text: str) -> Non
         moment(text)
 
     told = str(refused.value)
-    assert told.startswith("--until ")
-    assert told.endswith(
-        " is not a moment: write 2026-11-14T10:00 (local time), 2026-11-14T10:00Z or +01:00, 2026-11-14 (its "
-        "midnight), -2h for ago (s, m, h, d, w, y), or now"
-    )
+    assert told.startswith("Invalid --until '")
+    assert told.endswith("'. Use 7d, 2h, 2026-11-14T10:00Z or now.")
     assert told.isprintable()
     assert len(told) < 300
 
@@ -102,7 +99,7 @@ def test_a_span_is_read(text: str, seconds: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1 fortnight", "1M"])
 def test_what_is_no_span_is_refused(text: str) -> None:
-    with pytest.raises(CallerError, match=r"--keep .* is not a span of time: write 30s, .* or 0 for ever"):
+    with pytest.raises(CallerError, match=r"Invalid --keep .* Use 30s, .* or 0 for no limit"):
         read_span(text, option="--keep")
 
 
@@ -116,7 +113,7 @@ def test_a_size_is_read(text: str, size: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "-1", "10X", "ten"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(CallerError, match=r"--max-bytes .* is not a size: write 500M"):
+    with pytest.raises(CallerError, match=r"Invalid --max-bytes .* Use 500M"):
         read_size(text, option="--max-bytes")
 
 
@@ -127,5 +124,5 @@ def test_a_speed_is_read(text: str, speed: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "0x", "-1x", "fast", "x"])
 def test_what_is_no_speed_is_refused(text: str) -> None:
-    with pytest.raises(CallerError, match=r"--speed .* is not a speed: write 10x, 0.5x, or max"):
+    with pytest.raises(CallerError, match=r"Invalid --speed .* Use 10x, 0.5x, or max"):
         read_speed(text, option="--speed")
