@@ -1,5 +1,6 @@
 """What the documentation says is so."""
 
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from celeriac.cli.home import Home
 from celeriac.cli.sample_cluster import SampleCluster
 from celeriac.programs.process import wait_until
 from celeriac.testing import sample as sample_app
+from tests import cookbook
 from tests.tidy.repository import ROOT, blocks, named, pages, prose
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
@@ -28,6 +30,8 @@ _PROGRAMS = {
     "shop.py": "test_tutorial_worker.py",
 }
 _RUN_ELSEWHERE = {(ROOT / "examples" / program).read_text() for program in _PROGRAMS}
+#: An example with it is run by ``tests/spark``, where a Spark runs already.
+_SPARK = re.compile(r"\bspark\b")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +59,7 @@ def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("page", pages(), ids=named)
 def test_every_example_runs_and_prints_what_the_page_shows(
     page: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
@@ -62,12 +67,15 @@ def test_every_example_runs_and_prints_what_the_page_shows(
     monkeypatch.chdir(ROOT)
     if any(_NO_BROKER in block.code for block in blocks(page.read_text())):
         monkeypatch.setenv("CELERIAC_BROKER_URL", request.getfixturevalue("sample_url"))
+    if any(cookbook.MARK in block.code for block in blocks(page.read_text())):
+        cookbook.publish_tables(tmp_path)
+        monkeypatch.setenv(cookbook.MARK, str(tmp_path))
     namespace: dict[str, object] = {"__name__": "__example__"}
     printed: str | None = ""
     capsys.readouterr()
 
     for block in blocks(page.read_text()):
-        if block.code in _RUN_ELSEWHERE:
+        if block.code in _RUN_ELSEWHERE or (block.language == "python" and _SPARK.search(block.code)):
             # What it prints is looked at there, too.
             printed = None
         elif block.language == "python":
@@ -112,10 +120,28 @@ def test_a_program_that_runs_elsewhere_is_shown_on_a_page_as_it_is(program: str)
     assert f'"{program}"' in test
 
 
-def test_every_example_is_run_by_a_test() -> None:
-    examples = {path.name for path in (ROOT / "examples").glob("*.py")}
+def test_the_notebook_runs_from_the_first_cell_to_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cookbook.publish_tables(tmp_path)
+    monkeypatch.setenv(cookbook.MARK, str(tmp_path))
+    notebook = json.loads((ROOT / "examples" / "history.ipynb").read_text())
+    namespace: dict[str, object] = {"__name__": "__example__"}
 
-    assert examples == {"first_tasks.py", *_PROGRAMS}
+    for number, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            code = compile("".join(cell["source"]), f"history.ipynb cell {number}", "exec")
+            exec(code, namespace)  # noqa: S102 - our own notebook
+
+    assert (notebook["nbformat"], notebook["metadata"]["kernelspec"]["name"]) == (4, "python3")
+    assert all(cell.get("outputs", []) == [] for cell in notebook["cells"])
+    assert "Timeout('card')" in capsys.readouterr().out
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    examples = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()}
+
+    assert examples == {"first_tasks.py", "history.ipynb", *_PROGRAMS}
 
 
 def test_the_example_prints_tasks() -> None:
