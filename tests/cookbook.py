@@ -17,7 +17,7 @@ def publish_tables(root: Path) -> None:
         name = "shop.pay" if number < 8 else "shop.mail"
         failed = number in (3, 7)
         begin = MIDNIGHT + 3600 * (number % 2) + 60 * number
-        times = {"wait": 0.1 * (number + 1), "run": 0.5 * (number + 1)}
+        wait, run = 0.1 * (number + 1), 0.5 * (number + 1)
         outcome = "FAILURE" if failed else "SUCCESS"
         worker = f"w{number % 2 + 1}@lab"
         tasks.append(task(f"t-{number}", name=name, state=outcome, worker=worker, first_at=begin))
@@ -29,10 +29,11 @@ def publish_tables(root: Path) -> None:
                 outcome=outcome,
                 queue="celery",
                 received_at=begin,
-                started_at=begin + times["wait"],
-                ended_at=begin + times["wait"] + times["run"],
+                started_at=begin + wait,
+                ended_at=begin + wait + run,
                 counted_at=begin,
-                **times,
+                wait=wait,
+                run=run,
             )
         )
         if failed:
@@ -40,7 +41,7 @@ def publish_tables(root: Path) -> None:
             failures.append(
                 {
                     "uuid": f"t-{number}",
-                    "raised_at": begin + times["wait"] + times["run"],
+                    "raised_at": begin + wait + run,
                     "outcome": "FAILURE",
                     "worker": worker,
                     "exception": error,

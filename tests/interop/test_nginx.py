@@ -3,7 +3,7 @@
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -77,7 +77,7 @@ class Nginx(Service):
     def _program(self) -> Path:
         return find_program("nginx", package="nginx")
 
-    def _command(self) -> Sequence[str]:
+    def _command(self) -> list[str]:
         return [str(self._program()), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
 
     def _is_ready(self) -> bool:
