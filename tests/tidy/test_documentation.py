@@ -2,12 +2,14 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
+import httpx
 import pytest
 
 from celeriac.cli.crew import Crew
@@ -15,7 +17,7 @@ from celeriac.cli.home import Home
 from celeriac.cli.sample_cluster import SampleCluster
 from celeriac.programs.process import wait_until
 from celeriac.testing import sample as sample_app
-from tests import cookbook
+from tests import cookbook, documented_dashboard
 from tests.tidy.repository import ROOT, blocks, named, pages, prose
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
@@ -56,6 +58,13 @@ def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             crew.close()
 
 
+@pytest.fixture
+def dashboard_url(tmp_path: Path) -> Iterator[str]:
+    """A dashboard with a few tasks."""
+    with documented_dashboard.serve_dashboard(tmp_path) as url:
+        yield url
+
+
 @pytest.mark.parametrize("page", pages(), ids=named)
 def test_every_example_runs_and_prints_what_the_page_shows(
     page: Path,
@@ -70,6 +79,8 @@ def test_every_example_runs_and_prints_what_the_page_shows(
     if any(cookbook.MARK in block.code for block in blocks(page.read_text())):
         cookbook.publish_tables(tmp_path)
         monkeypatch.setenv(cookbook.MARK, str(tmp_path))
+    if any(documented_dashboard.MARK in block.code for block in blocks(page.read_text())):
+        monkeypatch.setenv(documented_dashboard.MARK, request.getfixturevalue("dashboard_url"))
     namespace: dict[str, object] = {"__name__": "__example__"}
     printed: str | None = ""
     capsys.readouterr()
@@ -96,6 +107,30 @@ def test_the_page_of_the_library_shows_the_example_that_make_runs() -> None:
 
     assert shown[0] == example
     assert "python examples/first_tasks.py" in makefile
+
+
+def test_the_dashboard_answers_every_request_that_a_page_makes_with_curl(dashboard_url: str) -> None:
+    page = (ROOT / "docs" / "howto" / "use-the-http-api.md").read_text()
+    commands = [
+        shlex.split(line)
+        for block in blocks(page)
+        if block.language == "sh"
+        for line in block.code.splitlines()
+    ]
+
+    with httpx.Client(base_url=dashboard_url, timeout=60) as client:
+        for command in commands:
+            assert command[:2] == ["curl", "-s"]
+            options = dict(zip(command[2:-1:2], command[3:-1:2], strict=True))
+            target = command[-1].removeprefix("http://127.0.0.1:8765")
+            if "-d" in options:
+                assert options["-H"] == "Content-Type: application/json"
+                answer = client.post(target, json=json.loads(options["-d"]))
+            else:
+                answer = client.get(target)
+            assert answer.status_code == 200, command
+
+    assert len(commands) > 5
 
 
 def test_the_tutorial_shows_every_task_of_the_sample() -> None:
