@@ -25,6 +25,7 @@ def serve_dashboard(folder: Path) -> Iterator[str]:
     with rig(folder) as cluster:
         for number in range(5):
             uuid = f"t-{number}"
+            cluster.send("task-sent", uuid=uuid, name="shop.pay", queue="celery", args="(1,)", kwargs="{}")
             if number in (1, 3):
                 cluster.send("task-received", uuid=uuid, name="shop.pay", args="(1,)", kwargs="{}")
                 cluster.send("task-started", uuid=uuid)

@@ -14,8 +14,7 @@ __all__ = ["command_page"]
 
 _HEAD = """# Every command and option
 
-The text of `--help` for each command, read from the program when these pages were built.
-[Commands](commands.md) gives the purpose of each, and its exit codes.
+The text of `--help` for each command, read from the program when this page was built.
 
 """
 #: The mark in a help text before lines that keep their breaks.

@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: pages made of code, and files outside ``docs``.
+"""Hooks of mkdocs: parts of pages made of code, and files outside ``docs``.
 
-Nothing made here is written into the repository. A link between pages of ``docs`` has to lead to a file of a
-checkout, so the pages that are made are linked from here, below the title of the page that they complete.
+Nothing made here is written into the repository. What is made of code is the last part of the page that is
+written by hand about the same subject, so that each subject has one page.
 """
 
 import posixpath
@@ -22,12 +22,12 @@ from scripts.docs.settings_page import settings_page
 __all__ = ["on_files", "on_page_markdown"]
 
 _ROOT: Final = Path(__file__).parents[2]
-#: Pages that are made of code.
-MADE: Final[dict[str, Callable[[], str]]] = {
-    "reference/cli.md": command_page,
-    "reference/http.md": http_page,
-    "reference/defaults.md": settings_page,
-    "reference/python.md": python_page,
+#: The last part of a page by its place: the title of the part, and the function that makes it.
+MADE: Final[dict[str, tuple[str, Callable[[], str]]]] = {
+    "reference/commands.md": ("Every option of every command", command_page),
+    "reference/http-api.md": ("Every address, parameter and field", http_page),
+    "reference/settings.md": ("The reason of each default", settings_page),
+    "reference/api.md": ("Every signature and docstring", python_page),
 }
 #: Files of the repository that are pages too.
 OUTSIDE: Final = {
@@ -36,38 +36,40 @@ OUTSIDE: Final = {
     "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
 }
-#: The line on a page by hand that links the page made of code.
-_COMPLETED: Final = {
-    "reference/commands.md": "[Every command and option](cli.md), as `--help` says them.",
-    "reference/http-api.md": "[Every address, parameter and field](http.md), as OpenAPI says them.",
-    "reference/settings.md": "[The reason of each default](defaults.md), from the code.",
-    "reference/api.md": "[Every signature and docstring](python.md), from the code.",
-}
 _LINK: Final = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 _TITLE: Final = re.compile(r"\A# .+\n")
+_FENCED: Final = re.compile(r"^(```.*?^```)$", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made, and those from outside."""
-    for place, make in MADE.items():
-        files.append(File.generated(config, place, content=make()))
+    """Add the pages from outside."""
     for source, place in OUTSIDE.items():
         files.append(File.generated(config, place, content=(_ROOT / source).read_text(encoding="utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Correct links that leave the folder ``docs``, and link the page made of code."""
+    """Correct links that leave the folder ``docs``, and add the part made of code."""
     place = page.file.src_uri
     if page.is_homepage:
         # It is the only page of its section.
         page.meta["hide"] = ["navigation"]
-    if place in MADE:
-        return markdown
-    if place in _COMPLETED:
-        markdown = _TITLE.sub(lambda title: f'{title[0]}\n!!! tip ""\n    {_COMPLETED[place]}\n', markdown)
     home = {made: source for source, made in OUTSIDE.items()}.get(place, f"docs/{place}")
-    return _LINK.sub(lambda link: _mended(link, home=home, place=place), markdown)
+    whole = _LINK.sub(lambda link: _mended(link, home=home, place=place), markdown)
+    if place not in MADE:
+        return whole
+    title, make = MADE[place]
+    return f"{whole}\n## {title}\n{_lower_headings(_TITLE.sub('', make()))}"
+
+
+def _lower_headings(markdown: str) -> str:
+    """Return a page with each heading one level lower."""
+    parts = _FENCED.split(markdown)
+    # The odd ones are fenced blocks, in which a comment looks like a heading.
+    return "".join(
+        part if number % 2 else re.sub(r"^#", "##", part, flags=re.MULTILINE)
+        for number, part in enumerate(parts)
+    )
 
 
 def _mended(link: re.Match[str], *, home: str, place: str) -> str:

@@ -16,8 +16,7 @@ __all__ = ["description", "http_page"]
 
 _HEAD = """# Every address of the HTTP API
 
-The content of `/api/v1/openapi.json`, read from the program when these pages were built.
-[The HTTP API](http-api.md) says how to use it, and which series Prometheus gets.
+The content of `/api/v1/openapi.json`, read from the program when this page was built.
 
 """
 #: Keywords of a schema on the values that are allowed, and their words.

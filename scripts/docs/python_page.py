@@ -11,8 +11,7 @@ __all__ = ["python_page"]
 
 _HEAD = """# Every public name
 
-Signatures and docstrings, read from the code when these pages were built. [Public names](api.md) says the
-same by theme, in tables.
+Signatures and docstrings, read from the code when this page was built.
 """
 _GROUPS: dict[str, Callable[[object], bool]] = {
     "Classes": lambda each: inspect.isclass(each) and not issubclass(each, BaseException),

@@ -12,8 +12,7 @@ __all__ = ["reasons", "settings_page"]
 
 _HEAD = """# The reason of each default
 
-The comments on the definitions, read from the program when these pages were built.
-[Settings](settings.md) gives the meaning of each setting, and where it can be set.
+The comments on the definitions, read from the program when this page was built.
 
 """
 _LIMITS = """
