@@ -13,9 +13,9 @@ from typing import Final
 from celeriac.config import Settings
 from celeriac.core.backoff import Backoff
 from celeriac.core.waiting import Deliver, Effect, Expire, Read, Subscribe, Unsubscribe, WaitingList
-from celeriac.errors import AccessRefused, CeleriacError, NetworkError
+from celeriac.errors import AccessRefused, CeleriacError, ConnectionLost, NetworkError
 from celeriac.model.result import ResultMeta
-from celeriac.node.drain_failure import DrainFailures, drain_error, timeouts_as_losses
+from celeriac.node.drain_failure import DrainFailures, drain_error
 from celeriac.node.drain_health import Health, health_of
 from celeriac.node.slot import Slot
 from celeriac.runtime.base import Flag, Runtime, Spawned
@@ -125,11 +125,16 @@ class BaseResultConsumer:
         """Do one turn: ask what is to be asked, and hand out what comes within ``timeout`` seconds."""
         longest = _LONGEST_TURN if timeout is None else timeout
         with self.reconnect_on_error():
-            with timeouts_as_losses(self._link.address):
+            try:
                 self._let_go()
                 if not self._is_up and not self._come_back(longest):
                     return
                 self._ask()
+            except TimeoutError as error:
+                # Only a timeout of the wait for results, below, means that none came.
+                raise ConnectionLost(
+                    f"the result store at {self._link.address} timed out: {error}"
+                ) from error
             self._is_draining = True
             # Looked at after saying that we drain: whoever adds to it from now on interrupts.
             wait = 0.0 if self._outgoing or self._is_stopping else self._patience(longest)
@@ -333,6 +338,9 @@ class BaseResultConsumer:
         return longest if next_at is None else min(longest, max(0.0, next_at - monotonic()))
 
     def _show(self, metas: Iterable[ResultMeta]) -> None:
+        # Most programs neither override it nor assign a function to a consumer: a call for each state costs.
+        if getattr(self.on_state_change, "__func__", None) is BaseResultConsumer.on_state_change:
+            return
         for meta in metas:
             try:
                 self.on_state_change(meta)
@@ -355,7 +363,8 @@ class BaseResultConsumer:
             for task_ids in confirmed:
                 self._apply(self._waiting.confirm(task_ids, now=now))
             slots = self._apply(self._waiting.tick(now))
-        self._ring(slots)
+        if slots:
+            self._ring(slots)
 
     def _lose(self, error: NetworkError) -> None:
         now = monotonic()

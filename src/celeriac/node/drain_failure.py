@@ -1,13 +1,11 @@
 """Failures of the loop that drains results: each is logged once, and one that stays ends the waits."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
-from celeriac.errors import CeleriacError, ConnectionLost
+from celeriac.errors import CeleriacError
 
-__all__ = ["FAILURE_LIMIT", "FAILURE_SPAN", "DrainFailures", "drain_error", "timeouts_as_losses"]
+__all__ = ["FAILURE_LIMIT", "FAILURE_SPAN", "DrainFailures", "drain_error"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,18 +21,6 @@ def drain_error(text: str, cause: BaseException) -> CeleriacError:
     error = CeleriacError(f"{text}; the task may still end, so fix the cause and wait for its result again")
     error.__cause__ = cause
     return error
-
-
-@contextmanager
-def timeouts_as_losses(address: str) -> Iterator[None]:
-    """Raise ConnectionLost for a timeout of connecting or sending.
-
-    Only a timeout of the wait for results means that none came.
-    """
-    try:
-        yield
-    except TimeoutError as error:
-        raise ConnectionLost(f"the result store at {address} timed out: {error}") from error
 
 
 class DrainFailures:

@@ -675,6 +675,17 @@ def test_every_state_that_comes_can_be_looked_at(store: Store) -> None:
     assert [each.status for each in seen] == ["STARTED", "SUCCESS"]
 
 
+def test_a_function_assigned_to_one_consumer_sees_each_state(store: Store) -> None:
+    seen: list[ResultMeta] = []
+    consumer = consumer_of(store)
+    consumer.on_state_change = seen.append  # type: ignore[method-assign, assignment]
+    armed(consumer, "a")
+    store.put(meta("a"))
+    turn(consumer)
+
+    assert seen == [meta("a")]
+
+
 # -- R6: no spinning
 
 

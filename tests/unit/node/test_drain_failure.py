@@ -10,7 +10,6 @@ from celeriac.node.drain_failure import (
     FAILURE_SPAN,
     DrainFailures,
     drain_error,
-    timeouts_as_losses,
 )
 
 #: Seconds between failures so that as many as the limit take as long as the span.
@@ -100,14 +99,6 @@ def test_another_error_of_the_system_is_a_warning_and_ends_waits(caplog: pytest.
 
     assert "OSError: no file left" in str(ends[-1])
     assert levels(caplog) == ["WARNING"]
-
-
-def test_a_timeout_of_connecting_is_a_lost_connection() -> None:
-    with (
-        pytest.raises(ConnectionLost, match="redis://here timed out: no answer"),
-        timeouts_as_losses("redis://here"),
-    ):
-        raise TimeoutError("no answer")
 
 
 def test_the_error_of_all_waits_has_its_cause() -> None:
