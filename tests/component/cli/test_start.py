@@ -1,5 +1,6 @@
 """A command loads no more than it needs: the time of its start is the time to load modules."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from celeriac.cli import main
 from celeriac.cli.program import COMMANDS, named_command, program
 from celeriac.cli.root import app
 
@@ -78,6 +80,21 @@ def test_a_probe_loads_neither_kombu_nor_a_parser(tmp_path: Path) -> None:
 
     assert "celeriac.transport.quick_redis" in loaded
     assert loaded & {"kombu", "redis", "typer", "rich", "pydantic"} == set()
+
+
+def test_modules_are_not_collected_while_they_load_nor_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    was_enabled: list[bool] = []
+    monkeypatch.setattr("gc.freeze", lambda: was_enabled.append(gc.isenabled()))
+    monkeypatch.setattr(sys, "argv", ["celeriac", "conf", "--help"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert was_enabled == [False]
+    assert gc.isenabled()
+    assert "celeriac conf" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
