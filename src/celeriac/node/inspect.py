@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from celeriac.errors import PeerError
 from celeriac.node.call import Call, Caller, Destination
@@ -12,6 +12,10 @@ from celeriac.wire.hello import encode_revoked
 __all__ = ["Inspect", "Replies"]
 
 logger = logging.getLogger(__name__)
+
+#: Reasons to refuse a reply for what it holds, and the text for users.
+_LENGTHS: Final = ("size", "items")
+_TOO_LONG: Final = "its reply is too long: ask for stats, which counts, or for single tasks with query_task"
 
 
 class Replies(dict[str, Any]):
@@ -142,7 +146,7 @@ def _sorted_out(call: Call, *, known: frozenset[str], own_name: str) -> Replies:
             else:
                 replies[node] = value
     for node, reason in call.refusals.items():
-        replies.errors[node] = f"its reply could not be taken: {reason}"
+        replies.errors[node] = _TOO_LONG if reason in _LENGTHS else f"its reply could not be taken: {reason}"
     if call.has_timed_out:
         named = set(call.request.destination)
         alive = {node for node in call.heard | known if _is_meant(call.request, node)}

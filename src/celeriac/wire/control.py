@@ -46,12 +46,20 @@ __all__ = [
 
 #: 64 KiB hold 1,600 task ids, and the items let through as many: no request needs more, but a hello.
 _REQUEST: Final = Limits(event_bytes=64 * KIB, items=2048)
-#: A busy node's list of tasks: some thousand, with 14 fields each and as many in what they were called with.
+#: Far more than a node says of anything but tasks and ids.
 _REPLY: Final = Limits(event_bytes=MIB, items=100_000)
+#: As many tasks as a worker holds by default for their ETA: 10,000, with 430 bytes and 25 items each if their
+#: arguments are short. An envelope of Redis holds no more bytes.
+_TASKS: Final = Limits(event_bytes=6 * MIB, items=300_000)
 #: All the ids that a full node holds. Celery: up to 5.6 an id takes 98 bytes and three items.
 _IDS: Final = Limits(event_bytes=5 * MIB, items=3 * MAX_REVOKED + 100)
 #: The commands that are told, or tell, all the revoked ids.
 _TELLS_IDS: Final = frozenset({"hello", "revoked"})
+
+#: The commands that list the tasks of a worker.
+_LISTS_TASKS: Final = frozenset(
+    {"active", "dump_active", "reserved", "dump_reserved", "scheduled", "dump_schedule"}
+)
 
 _TOO_ODD: Final = (DecodeError, ValidationError, UnicodeError, RecursionError)
 
@@ -163,6 +171,8 @@ def encode_reply(reply: Reply) -> Spelled:
 
 def reply_limits(command: str) -> Limits:
     """Return what the reply to a command may be."""
+    if command in _LISTS_TASKS:
+        return _TASKS
     return _IDS if command in _TELLS_IDS else _REPLY
 
 

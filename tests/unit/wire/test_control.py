@@ -393,12 +393,17 @@ def test_a_long_body_that_is_no_reply_is_refused(body: bytes) -> None:
     assert not isinstance(caught.value, ReplyError)
 
 
-def test_a_list_of_a_thousand_tasks_is_taken() -> None:
-    task = {f"field{n}": "x" * 40 for n in range(14)}
+@pytest.mark.parametrize("command", ["active", "reserved", "scheduled", "dump_schedule"])
+def test_a_list_of_as_many_tasks_as_a_worker_holds_for_their_eta_is_taken(command: str) -> None:
+    info = {f"field{number}": "x" * 12 for number in range(14)} | {"args": ["x"], "delivery_info": {"x": "y"}}
+    tasks = [{"eta": "9999-01-01T00:00:00+00:00", "priority": None, "request": info}] * 10_000
+    message = reply({"w1@web": tasks})
 
-    read = decode_reply(reply({"w1@web": [task] * 1000}))
+    read = decode_reply(message, reply_limits(command))
 
-    assert read.value == [task] * 1000
+    assert read.value == tasks
+    with pytest.raises(ReplyError):
+        decode_reply(message, reply_limits("ping"))
 
 
 @pytest.mark.parametrize("command", ["hello", "revoked"])
