@@ -151,8 +151,12 @@ def test_websockets_of_one_address_that_are_silent_are_bounded(redis_url: str, t
             stack.enter_context(RawWebSocket(running.address)).status for _ in range(MOST_OF_OWNER + 20)
         )
         check_others_are_served(running)
+        text = running.log.read_text()
 
     assert statuses == {101: MOST_OF_OWNER, 503: 20}
+    # One line for all of them, with the reason.
+    assert text.count(f"refused a WebSocket of 127.0.0.1 with 503: {MOST_OF_OWNER} are open") == 1
+    assert "ERROR" not in text
 
 
 #: Engine.IO waits 24 seconds before it asks a browser for a sign of life, and 12 for the answer.

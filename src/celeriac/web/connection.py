@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Any, Final
 
 import h11
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
@@ -210,6 +211,12 @@ class _CountedWebSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.limits.remove(self._address)
         super().connection_lost(exc)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message of the app; after a refusal uvicorn would log an error for each that is refused."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
 
     def _answer_ping(self) -> None:
         """Answer a ping, unless the client has read no answers for a while: they would fill the memory."""

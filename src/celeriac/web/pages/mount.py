@@ -97,6 +97,8 @@ class _Room:
     async def _connect(self, scope: Scope, receive: Receive, send: Send) -> None:
         owner = owner_of(HTTPConnection(scope))
         if self._sockets[owner] >= _MAX_SOCKETS_OF_OWNER:
+            text = "web: refused a WebSocket of %s with 503: %d are open"
+            self._log.write(logging.WARNING, "full", text, owner, self._sockets[owner])
             await _FULL(scope, receive, send)
             return
 
