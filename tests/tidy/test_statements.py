@@ -227,3 +227,15 @@ def test_extras_of_the_sample_are_those_that_its_output_needs() -> None:
         extra for extra, line in (("pipeline", "pipeline   every"), ("tui", "celeriac top")) if line in shown
     }
     assert needed == set(extras.split(","))
+
+
+def test_the_shares_of_celerys_elections_are_those_of_the_benchmark() -> None:
+    page = (ROOT / "docs" / "explanation" / "elections.md").read_text()
+    benchmark = (ROOT / "benchmarks" / "README.md").read_text().partition("\n## election")[2]
+    measured = re.findall(r"^\| \| Celery \| (.*) \|$", benchmark, re.MULTILINE)[:2]
+
+    shown = [row(page, "per sender"), row(page, "total")]
+
+    for ours, theirs in zip(shown, measured, strict=True):
+        _, none, several, exits, fine, _ = theirs.split(" | ")
+        assert ours == [fine, none, several, exits]
