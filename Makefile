@@ -37,7 +37,7 @@ sim: $(READY) ## simulate 20,000 elections of each mode: make sim ELECTIONS=1000
 		$(if $(MODE),--mode $(MODE)) $(if $(PROFILE),--profile $(PROFILE))
 
 soak: $(TESTABLE) hostile-shell dist ## try the laws, brokers' restarts, clusters of Spark, every pair of versions, each extra and other shells, for hours
-	HYPOTHESIS_PROFILE=long $(PYTEST) tests/property tests/fuzz tests/attack tests/chaos tests/interop tests/spark tests/browser
+	HYPOTHESIS_PROFILE=long $(PYTEST) -o faulthandler_timeout=0 tests/property tests/fuzz tests/attack tests/chaos tests/interop tests/spark tests/browser
 
 hostile-shell: ## run the tests of a clean clone in other environments: make hostile-shell ENV="sigint home"
 	scripts/hostile-shell $(ENV)

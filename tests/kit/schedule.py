@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.kit.summary import DURATIONS
 
@@ -65,6 +66,17 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no t
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the item whose process ended under it; xdist would run it again, without end."""
+        units = self.assigned_work[node].values()
+        crashed = [(unit, item) for unit in units for item, is_finished in unit.items() if not is_finished][
+            :1
+        ]
+        for unit, item in crashed:
+            unit[item] = True
+        super().remove_node(node)
+        return crashed[0][1] if crashed else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

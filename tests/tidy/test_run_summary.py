@@ -40,7 +40,8 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("planted")
     (folder / "test_planted.py").write_text(_PLANTED)
     (folder / "test_unreadable.py").write_text("raise ImportError('no such part')\n")
-    plugins = ["tests.kit.summary", "tests.kit.late_collection", "no:cacheprovider", "xdist"]
+    plugins = ["tests.kit.summary", "tests.kit.late_collection", "tests.kit.schedule", "xdist"]
+    plugins.append("no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *(f"-p{each}" for each in plugins), "-n", "1"]
     done = subprocess.run(  # noqa: S603
         [*command, "--rootdir", str(folder), "--continue-on-collection-errors", str(folder)],

@@ -8,8 +8,8 @@ __all__ = ["Progress"]
 class Progress(NamedTuple):
     """How a recorder is. Times are moments; what is not known is None."""
 
-    #: ``recording``, ``disk`` (it takes nothing), ``dropping`` (nor is there room), ``link`` (there is none),
-    #: ``stopping``, or ``stopped``.
+    #: ``starting`` (the log is not open yet), ``recording``, ``disk`` (the disk takes nothing), ``dropping``
+    #: (the buffer is full too), ``link`` (disconnected from the broker), ``stopping``, or ``stopped``.
     state: str
     #: Events on the disk, gaps among them.
     recorded: int = 0

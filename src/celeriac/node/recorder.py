@@ -162,7 +162,9 @@ class Recorder:
             return "disk"
         if self._is_stopping:
             return "stopping"
-        return "link" if self._source.link is None else "recording"
+        if self._source.link is None:
+            return "link"
+        return "starting" if self.opened is None else "recording"
 
     def _hang(self) -> str:
         """Return for how long the disk has not answered, if it is long."""

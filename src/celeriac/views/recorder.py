@@ -11,6 +11,7 @@ from celeriac.views.text import visible
 __all__ = ["RecorderRow", "progress_line", "recorder_rows"]
 
 _STATES: Final = {
+    "starting": "starting",
     "recording": "recording",
     "disk": "THE DISK TAKES NOTHING",
     "dropping": "DROPPING EVENTS",

@@ -106,7 +106,7 @@ class Runs:
             name="one",
             on_turn=on_turn or self.told.append,
         )
-        self._thread = Thread(target=self._run)
+        self._thread = Thread(target=self._run, daemon=True)
 
     def start(self) -> "Runs":
         self._thread.start()
@@ -211,11 +211,13 @@ def test_events_that_come_while_the_log_is_opened_are_recorded_behind_the_gap_of
 
     runs.publish("a", "b")
     assert wait_until(lambda: runs.recorder.progress.pending == 2, patience=PATIENCE)
+    state = runs.recorder.progress.state
     disk.may_open.set()
     runs.wait_for(3)
     runs.stop()
 
     gap, first, _ = disk.events
+    assert state == "starting"
     assert isinstance(gap, Gap)
     assert (gap.since, gap.reason, runs.uuids) == (1000.0, "no recorder ran", ["a", "b"])
     assert gap.until <= (first.local_received or 0.0)
@@ -267,7 +269,7 @@ def test_a_link_that_is_lost_while_the_log_is_opened_is_a_gap_behind_that_of_the
     broker.stop()
     runs.wait_until_state("link")
     broker.start()
-    runs.wait_until_state("recording")
+    runs.wait_until_state("starting")
     disk.may_open.set()
     runs.wait_for(3)
     runs.stop()
