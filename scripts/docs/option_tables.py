@@ -18,6 +18,9 @@ __all__ = ["PAGE", "with_option_tables"]
 
 PAGE: Final = ROOT / "docs" / "reference" / "commands.md"
 _HEAD: Final = "| Option | Means |\n|---|---|\n"
+#: Before the commands of a group that are described in a table.
+_COMMANDS: Final = "| Command | Does | Options of its own |\n|---|---|---|\n"
+_COMMAND_TABLE: Final = re.compile(re.escape(_COMMANDS) + r"(?:\|.*\n)*")
 _SECTION: Final = re.compile(r"^## `(celeriac[ \w-]*)`\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _TABLE: Final = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 #: An option, a setting, a variable, a URL.
@@ -36,14 +39,40 @@ def with_option_tables(page: str) -> str:
         command = program
         for name in path:
             command = command.commands[name]  # type: ignore[attr-defined]
-        if path and hasattr(command, "commands"):  # options that its commands share, in the words of the page
-            return found[0]
-        options = [each for each in command.params if each.param_type_name == "option"]
-        rows = [_row(each) for each in options if not path or each.name not in common]
+        text = found[0]
+        options = _options(command) if not path else _shared(command, without=common)
+        if _COMMANDS in text:  # a group whose commands have no sections of their own
+            shared = common | {each.name for each in options}
+            rows = [_command_row(found[1], each, without=shared) for each in command.commands.values()]  # type: ignore[attr-defined]
+            text = _COMMAND_TABLE.sub(lambda _: _COMMANDS + "".join(f"{row}\n" for row in rows), text)
+        rows = [_row(each) for each in options]
         rows += [] if path else ["| `--help`, `-h` | Show the help and exit. |"]
-        return _TABLE.sub(lambda _: _HEAD + "".join(f"{row}\n" for row in rows), found[0], count=1)
+        return _TABLE.sub(lambda _: _HEAD + "".join(f"{row}\n" for row in rows), text, count=1)
 
     return _SECTION.sub(section, page)
+
+
+def _options(command: Any) -> list[Any]:
+    return [each for each in command.params if each.param_type_name == "option"]
+
+
+def _shared(command: Any, *, without: set[str]) -> list[Any]:
+    """Return the options of a command, or those that all commands of a group have."""
+    below = list(getattr(command, "commands", {"": command}).values())
+    names = set.intersection(*({each.name for each in _options(one)} for one in below)) - without
+    return [each for each in _options(below[0]) if each.name in names]
+
+
+def _command_row(group: str, command: Any, *, without: set[str]) -> str:
+    arguments = " ".join(_value(each) for each in command.params if each.param_type_name == "argument")
+    own = "; ".join(_short(each) for each in _options(command) if each.name not in without)
+    name = f"`{group} {command.name}`{f' `{arguments}`' if arguments else ''}"
+    return f"| {name} | {_marked(command.get_short_help_str(200))} | {own} |"
+
+
+def _short(option: Any) -> str:
+    value = "" if option.is_flag else f" `{_value(option)}`"
+    return f"`{option.opts[0]}`{value}: {_marked(option.help or '').rstrip('.')}"
 
 
 def _row(option: Any) -> str:

@@ -35,7 +35,7 @@ def test_a_question_is_answered_from_the_folder_that_the_settings_name(tmp_path:
     publish(tmp_path / "other", {"rollups_hour": [rollup(MIDNIGHT, "büro", runs=[5.0])]})
 
     usual = run("top", "--json", folder=tmp_path)
-    other = run("top", "--csv", folder=tmp_path, CELERIAC_WAREHOUSE_URL="other", PYTHONIOENCODING="ascii")
+    other = run("top", "-o", "csv", folder=tmp_path, CELERIAC_WAREHOUSE_URL="other", PYTHONIOENCODING="ascii")
 
     assert [row["name"] for row in json.loads(usual.stdout)] == ["shop.pay"]
     assert other.stdout.decode().splitlines()[1].startswith("büro,1,0,0.0,0,5.0,")

@@ -3,13 +3,14 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.format_option import PLAIN, Output
+from celeriac.cli.option import add_command, add_common
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 
@@ -74,8 +75,17 @@ def add(
     return Code.OK
 
 
+class AccountRow(NamedTuple):
+    """An account of the dashboard."""
+
+    name: str
+    role: str
+    #: What it logs in with.
+    by: str
+
+
 @add_command(access, "list")
-def list_(session: Session, *, accounts: File = DEFAULT, as_json: AsJson = False) -> Code:
+def list_(session: Session, *, accounts: File = DEFAULT, out: Output = PLAIN) -> Code:
     """Show who may come in.
 
     For example:
@@ -84,16 +94,15 @@ def list_(session: Session, *, accounts: File = DEFAULT, as_json: AsJson = False
     from celeriac.web.access import read_accounts  # noqa: PLC0415
 
     del session
+    if not accounts.exists():
+        raise CallerError(
+            f"No accounts file {accounts}. Create it with: celeriac access add NAME --accounts FILE"
+        )
     rows = [
-        (each.name, each.role.value, "token" if each.is_token else "password")
+        AccountRow(each.name, each.role.value, "token" if each.is_token else "password")
         for each in read_accounts(accounts)
     ]
-    if as_json:
-        output.write_json([dict(zip(("name", "role", "by"), row, strict=True)) for row in rows], indent=2)
-    elif rows:
-        output.write_table(("NAME", "ROLE", "BY"), rows, {})
-    else:
-        output.say(f"{accounts} names nobody")
+    out.write_rows(AccountRow, rows, empty=f"No accounts in {accounts}")
     return Code.OK
 
 

@@ -11,7 +11,7 @@ import celeriac
 from celeriac.cli import output
 from celeriac.cli.app_option import load_own
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.session import Session
 from celeriac.cli.worker_log import logging_to
 from celeriac.cli.worker_option import Log
@@ -58,7 +58,7 @@ def beat(
     name: Name = "beat",
     ttl: Ttl = None,
     show: Show = False,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
     log: Log = _LOG,
 ) -> Code:
     """Send tasks by the beat_schedule of an app (-A MODULE:APP), or of the settings of this folder.
@@ -80,8 +80,8 @@ def beat(
     entries = read_schedule(app.conf, now=now, tasks=app.tasks)
     if not entries:
         raise ImproperlyConfigured("beat_schedule is empty: give it an entry with a task and a schedule")
-    if show or as_json:
-        _write(schedule_rows(entries.values(), now=now, zone=read_zone(app.conf)), as_json=as_json)
+    if show or not out.is_table:
+        out.write_rows(ScheduleRow, schedule_rows(entries.values(), now=now, zone=read_zone(app.conf)))
         return Code.OK
     lease = app.conf.beat_ttl if ttl is None else ttl
     scheduler = Scheduler(
@@ -145,10 +145,3 @@ def _app(session: Session) -> "Celeriac":
     if session.broker:
         app.configure(broker_url=session.broker)
     return app
-
-
-def _write(rows: list[ScheduleRow], *, as_json: bool) -> None:
-    if as_json:
-        output.write_json([row._asdict() for row in rows], indent=2)
-    else:
-        output.write_table(tuple(name.upper() for name in ScheduleRow._fields), rows, {})

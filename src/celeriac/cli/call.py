@@ -7,7 +7,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.result import Backend, Timeout, tell
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured
@@ -88,7 +88,7 @@ def call(
     wait: Wait = False,
     timeout: Timeout = None,
     backend: Backend = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Send a task to the workers, and show its id; with --wait, what became of it.
 
@@ -124,19 +124,17 @@ def call(
             ignore_result=None if wait or not _is_rpc(app) else True,
         )
         if not wait:
-            _show(result.id, name, as_json=as_json)
+            _show(result.id, name, out=out)
             return Code.OK
         output.say(f"sent {name} as {result.id}")
         session.place_option = "--backend URL"
-        return tell(app, result.id, wait=True, timeout=timeout, as_json=as_json)
+        return tell(app, result.id, wait=True, timeout=timeout, out=out)
     finally:
         app.close()
 
 
-def _show(task_id: str, name: str, *, as_json: bool) -> None:
-    if as_json:
-        output.write_json({"id": task_id, "task": name}, indent=2)
-    else:
+def _show(task_id: str, name: str, *, out: Output) -> None:
+    if not out.write_object({"id": task_id, "task": name}):
         output.write(task_id)
 
 

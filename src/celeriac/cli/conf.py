@@ -1,14 +1,24 @@
 """``celeriac conf``: the settings in force."""
 
+from typing import NamedTuple
+
 from celeriac.cli import output
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Format, Output
 from celeriac.cli.session import Session
 from celeriac.views.text import json_text, visible
 
 __all__ = ["conf"]
 
 
-def conf(session: Session, *, as_json: AsJson = False) -> None:
+class SettingRow(NamedTuple):
+    """A setting, its value as JSON, and where it comes from."""
+
+    setting: str
+    value: str
+    source: str
+
+
+def conf(session: Session, *, out: Output = PLAIN) -> None:
     """Show the settings in force, and where each comes from.
 
     Passwords and other secrets are shown as **. It does not connect to the broker.
@@ -19,10 +29,11 @@ def conf(session: Session, *, as_json: AsJson = False) -> None:
     """
     settings = session.settings
     values, sources = settings.public(), settings.sources()
-    if as_json:
-        output.write_json(
-            {name: {"value": value, "source": sources[name]} for name, value in values.items()}, indent=2
-        )
+    if out.format is Format.JSON:
+        told = {name: {"value": value, "source": sources[name]} for name, value in values.items()}
+        output.write_json(told, indent=2)
         return
-    rows = [(name, visible(json_text(value)), visible(sources[name])) for name, value in values.items()]
-    output.write_table(("SETTING", "VALUE", "SOURCE"), rows, {"default": "dim"})
+    rows = [
+        SettingRow(name, visible(json_text(value)), visible(sources[name])) for name, value in values.items()
+    ]
+    out.write_rows(SettingRow, rows, styles={"default": "dim"})

@@ -52,7 +52,7 @@ def revoke(
 add_command(control, "revoke")(revoke)
 
 
-@add_command(control, "revoke_by_stamped_headers")
+@add_command(control, "revoke-by-stamped-headers")
 def revoke_by_stamped_headers(
     session: Session,
     *,
@@ -64,7 +64,7 @@ def revoke_by_stamped_headers(
     """Have nodes skip the tasks that carry one of these stamps.
 
     For example:
-      celeriac control revoke_by_stamped_headers customer=17 customer=18
+      celeriac control revoke-by-stamped-headers customer=17 customer=18
     """
     headers: dict[str, list[str]] = {}
     for stamp in stamps:
@@ -77,7 +77,7 @@ def revoke_by_stamped_headers(
     return carry_out(session, order, send, what=f"revoke all tasks stamped {' or '.join(stamps)}")
 
 
-@add_command(control, "rate_limit")
+@add_command(control, "rate-limit")
 def rate_limit(
     session: Session,
     *,
@@ -91,13 +91,13 @@ def rate_limit(
     """Limit how often tasks of one name begin, on each node.
 
     For example:
-      celeriac control rate_limit shop.mail 10/m
+      celeriac control rate-limit shop.mail 10/m
     """
     send = partial(session.app.control.rate_limit, task, rate)
     return carry_out(session, order, send, what=f"limit {task} to {rate}")
 
 
-@add_command(control, "time_limit")
+@add_command(control, "time-limit")
 def time_limit(
     session: Session,
     *,
@@ -113,28 +113,28 @@ def time_limit(
     """Limit how long tasks of one name may take. A limit that is not given is taken away.
 
     For example:
-      celeriac control time_limit shop.report --soft 60 --hard 90
+      celeriac control time-limit shop.report --soft 60 --hard 90
     """
     send = partial(session.app.control.time_limit, task, soft=soft, hard=hard)
     limits = f"soft {'none' if soft is None else soft}, hard {'none' if hard is None else hard}"
     return carry_out(session, order, send, what=f"set the time limits of {task} to {limits}")
 
 
-@add_command(control, "pool_grow")
+@add_command(control, "pool-grow")
 def pool_grow(session: Session, *, number: Number = 1, order: Order = _ORDER) -> Code:
     """Add N processes or threads to the pools."""
     send = partial(session.app.control.pool_grow, number)
     return carry_out(session, order, send, what=f"let each pool grow by {number}")
 
 
-@add_command(control, "pool_shrink")
+@add_command(control, "pool-shrink")
 def pool_shrink(session: Session, *, number: Number = 1, order: Order = _ORDER) -> Code:
     """Take N processes or threads from the pools."""
     send = partial(session.app.control.pool_shrink, number)
     return carry_out(session, order, send, what=f"let each pool shrink by {number}")
 
 
-@add_command(control, "pool_restart")
+@add_command(control, "pool-restart")
 def pool_restart(
     session: Session,
     *,
@@ -164,7 +164,7 @@ def autoscale(
     return carry_out(session, order, send, what=f"let the pools scale between {least} and {most}")
 
 
-@add_command(control, "add_consumer")
+@add_command(control, "add-consumer")
 def add_consumer(
     session: Session,
     *,
@@ -189,20 +189,20 @@ def add_consumer(
     return carry_out(session, order, send, what=f"take tasks from the queue {queue}")
 
 
-@add_command(control, "cancel_consumer")
+@add_command(control, "cancel-consumer")
 def cancel_consumer(session: Session, *, queue: QueueName, order: Order = _ORDER) -> Code:
     """Have nodes take no more tasks from a queue."""
     send = partial(session.app.control.cancel_consumer, queue)
     return carry_out(session, order, send, what=f"take no more tasks from the queue {queue}")
 
 
-@add_command(control, "enable_events")
+@add_command(control, "enable-events")
 def enable_events(session: Session, *, order: Order = _ORDER) -> Code:
     """Have nodes send events of tasks."""
     return carry_out(session, order, session.app.control.enable_events, what="turn events of tasks on")
 
 
-@add_command(control, "disable_events")
+@add_command(control, "disable-events")
 def disable_events(session: Session, *, order: Order = _ORDER) -> Code:
     """Have nodes send no events of tasks."""
     return carry_out(session, order, session.app.control.disable_events, what="turn events of tasks off")

@@ -6,7 +6,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.session import Session
 
 __all__ = ["doctor"]
@@ -22,9 +22,7 @@ Timeout = Annotated[
 ]
 
 
-def doctor(
-    session: Session, *, listen: Listen = 3.0, timeout: Timeout = 2.0, as_json: AsJson = False
-) -> Code:
+def doctor(session: Session, *, listen: Listen = 3.0, timeout: Timeout = 2.0, out: Output = PLAIN) -> Code:
     """Check a cluster and this installation; name each problem with its reason and its fix.
 
     Checks the broker, permissions of its user, workers that answer, task events, sent events, clock skew,
@@ -38,12 +36,12 @@ def doctor(
       celeriac doctor --json | jq '.[] | select(.status == "failed")'
     """
     from celeriac.cli.doctor_facts import collect_facts  # noqa: PLC0415 - not for the help
-    from celeriac.views.doctor import are_fine, finding_lines, findings  # noqa: PLC0415
+    from celeriac.views.doctor import Finding, are_fine, finding_lines, findings  # noqa: PLC0415
 
     facts = collect_facts(session.app, listen=listen, timeout=timeout)
     found = findings(facts)
-    if as_json:
-        output.write_json([each._asdict() for each in found], indent=2)
+    if not out.is_table:
+        out.write_rows(Finding, found)
     else:
         for each in found:
             for line in finding_lines(each):

@@ -11,7 +11,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.order import Order, confirm
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, CeleriacError, PeerError
@@ -92,7 +92,7 @@ def elect(
     force: Force = False,
     timeout: Timeout = 5.0,
     yes: Yes = False,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Have the workers elect one of them, which then acts, and show who won.
 
@@ -114,7 +114,7 @@ def elect(
             return agreed
         with app.events.Receiver(routing_key=_CLUSTER_EVENTS) as receiver:
             row, record = _hold(app, election, receiver, force=force, timeout=timeout)
-            _show(row, as_json=as_json)
+            _show(row, out)
             return _ending(app, election, row, record, is_new=is_new, timeout=timeout)
     finally:
         app.close()
@@ -241,9 +241,8 @@ def _row(election: Election) -> ElectionRow:
     )
 
 
-def _show(row: ElectionRow, *, as_json: bool) -> None:
-    if as_json:
-        output.write_json(row._asdict(), indent=2)
+def _show(row: ElectionRow, out: Output) -> None:
+    if out.write_object(row._asdict()):
         return
     for name, value in zip(ElectionRow._fields, cells(row), strict=True):
         if value:

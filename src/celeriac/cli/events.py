@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from threading import Event as Flag
 from threading import Thread
@@ -13,7 +14,6 @@ import typer
 from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.log_reading import LogOption, Speed, open_log, open_replay, say_damage
-from celeriac.cli.option import AsJson
 from celeriac.cli.session import Session
 from celeriac.cli.time_range import Since, Until
 from celeriac.model.events import Event, Gap, TaskEvent
@@ -51,6 +51,17 @@ NoWakeup = Annotated[
 ]
 
 
+class EventFormat(StrEnum):
+    """How events are written."""
+
+    TEXT = "text"
+    JSONL = "jsonl"
+
+
+Form = Annotated[EventFormat, typer.Option("--format", "-o", help="Output format.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Same as -o jsonl.")]
+
+
 def events(
     session: Session,
     *,
@@ -64,7 +75,8 @@ def events(
     since: Since = None,
     until: Until = None,
     speed: Speed = None,
-    as_json: AsJson = False,
+    form: Form = EventFormat.TEXT,
+    is_json: AsJson = False,
 ) -> Code:
     """Show the events of the cluster as they come, or those that a log holds.
 
@@ -84,7 +96,7 @@ def events(
 
     source, told = _source(session, log, since, until, speed, wakeup=not no_wakeup)
     dump = Dump(source, types=types or [], task=task, worker=worker)
-    paint = None if as_json else Painter()
+    paint = None if is_json or form is EventFormat.JSONL else Painter()
     with closing(source), Silence(source, timeout) as silence:
         try:
             for event in dump.capture():

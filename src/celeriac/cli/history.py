@@ -1,5 +1,6 @@
 """``celeriac history``: answers from the tables that the pipeline publishes."""
 
+from decimal import Decimal
 from enum import StrEnum
 from time import time
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,8 +9,9 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.format_option import PLAIN, Format, Output
 from celeriac.cli.history_answer import (
-    AsCsv,
+    NOTHING,
     Per,
     Place,
     Plot,
@@ -18,10 +20,8 @@ from celeriac.cli.history_answer import (
     WorkerGlob,
     draw,
     open_tables,
-    write_csv,
-    write_rows,
 )
-from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.option import add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.cli.time_range import Since, Until, read_one, read_range
@@ -64,7 +64,7 @@ class Step(StrEnum):
 
 
 @add_command(history, "tables")
-def tables(session: Session, *, place: Place = None, as_json: AsJson = False, as_csv: AsCsv = False) -> Code:
+def tables(session: Session, *, place: Place = None, out: Output = PLAIN) -> Code:
     """List the tables: rows, days, bytes, and when they were published.
 
     For example:
@@ -74,7 +74,7 @@ def tables(session: Session, *, place: Place = None, as_json: AsJson = False, as
     with open_tables(session, place) as warehouse:
         rows = views.table_rows(warehouse.tables.values())
         manifest = warehouse.refresh()
-    write_rows(views.TableRow, rows, as_json=as_json, as_csv=as_csv)
+    out.write_rows(views.TableRow, rows, empty=NOTHING)
     when = moment_of(manifest.published_at)
     events = count_text(manifest.events, "event")
     output.say(f"published {when} as version {manifest.version}, of {events} of {manifest.log}")
@@ -91,8 +91,7 @@ def top(
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many names.")] = 10,
     plot: Plot = False,
     place: Place = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show the names of tasks that run longest, by the mean, or fail or are retried most often.
 
@@ -106,9 +105,9 @@ def top(
     with open_tables(session, place) as warehouse:
         found = warehouse.top(by.value, begin_at, end_at, limit)
     if plot:
-        draw(views.top_plot(found, by=by.value, width=output.terminal_width()), as_json, as_csv)
+        draw(views.top_plot(found, by=by.value, width=output.terminal_width()), out)
     else:
-        write_rows(views.TopRow, views.top_rows(found), as_json=as_json, as_csv=as_csv)
+        out.write_rows(views.TopRow, views.top_rows(found), empty=NOTHING)
     return Code.OK
 
 
@@ -126,8 +125,7 @@ def latency(
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many, with --per.")] = 50,
     plot: Plot = False,
     place: Place = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show how long tasks waited in queues and how long they ran: p50, p95 and p99, in seconds.
 
@@ -144,7 +142,7 @@ def latency(
             parts = warehouse.latency_per(
                 per.value, begin_at, end_at, task=task, worker=worker, queue=queue, limit=limit
             )
-        write_rows(views.PartRow, views.part_rows(parts), as_json=as_json, as_csv=as_csv)
+        out.write_rows(views.PartRow, views.part_rows(parts), empty=NOTHING)
         return Code.OK
     step = by or (Step.HOUR if plot else None)
     with open_tables(session, place) as warehouse:
@@ -155,9 +153,9 @@ def latency(
         from celeriac.history.span import WIDTHS  # noqa: PLC0415 - half of a start
 
         lines = views.latency_plot(found, step=WIDTHS[step.value], width=output.terminal_width())
-        draw(lines, as_json, as_csv)
+        draw(lines, out)
     else:
-        write_rows(views.LatencyRow, views.latency_rows(found), as_json=as_json, as_csv=as_csv)
+        out.write_rows(views.LatencyRow, views.latency_rows(found), empty=NOTHING)
     return Code.OK
 
 
@@ -173,7 +171,7 @@ def task_(
         ),
     ] = None,
     place: Place = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show all about a task: its events, its attempts, what it was given, what it returned or raised.
 
@@ -187,9 +185,7 @@ def task_(
 
     with open_tables(session, place, log) as warehouse:
         story = warehouse.task(id)
-    if as_json:
-        output.write_json(stories.task_dict(story), indent=2)
-    else:
+    if not out.write_object(stories.task_dict(story)):
         for name, text in stories.task_lines(story):
             output.write(f"{name:<10}  {text}".rstrip())
         for heads, rows in (stories.attempt_rows(story), stories.timeline_rows(story)):
@@ -209,8 +205,7 @@ def workflow(
     *,
     root: Annotated[str, typer.Argument(metavar="ROOT", help="The id of its first task, or of any other.")],
     place: Place = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show the tasks that a task brought about: who sent whom, when, and which of them it waited for.
 
@@ -223,15 +218,15 @@ def workflow(
 
     with open_tables(session, place) as warehouse:
         story = warehouse.workflow(root)
-    if as_json:
-        output.write_json(foreign_value(stories.workflow_dict(story)), indent=2)
-    elif as_csv:
-        write_rows(stories.WorkflowRow, stories.workflow_rows(story), as_json=False, as_csv=True)
+    if out.format in (Format.JSON, Format.JSONL):
+        out.write_object(foreign_value(stories.workflow_dict(story)))
+    elif out.format is Format.CSV:
+        out.write_rows(stories.WorkflowRow, stories.workflow_rows(story))
     else:
         for name, text in stories.workflow_lines(story):
             output.write(f"{name:<13}  {text}")
         output.write("")
-        write_rows(stories.WorkflowRow, stories.workflow_rows(story), as_json=False, as_csv=False)
+        out.write_rows(stories.WorkflowRow, stories.workflow_rows(story))
     if len(story.tasks) < story.size:
         output.say(f"the first {len(story.tasks):,} of {story.size:,} tasks are shown")
     return Code.OK
@@ -244,8 +239,7 @@ def workers(
     since: Since = None,
     until: Until = None,
     place: Place = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show when worker processes were there, how they ended, and how far their clocks were off.
 
@@ -255,7 +249,7 @@ def workers(
     begin_at, end_at = read_range(since, until)
     with open_tables(session, place) as warehouse:
         found = warehouse.workers(begin_at, end_at)
-    write_rows(views.SessionRow, views.session_rows(found), as_json=as_json, as_csv=as_csv)
+    out.write_rows(views.SessionRow, views.session_rows(found), empty=NOTHING)
     return Code.OK
 
 
@@ -271,8 +265,7 @@ def compare(
     since: Since = None,
     until: Until = None,
     place: Place = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Compare two names of tasks, or two spans of time: counts, failures, waits and run times.
 
@@ -294,11 +287,13 @@ def compare(
     with open_tables(session, place) as warehouse:
         found = warehouse.compare(*sides, task=task, since=begin_at, until=end_at, worker=worker, queue=queue)
     rows = views.comparison_rows(found)
-    if as_json or as_csv:
-        write_rows(views.ComparisonRow, rows, as_json=as_json, as_csv=as_csv)
+    if not out.is_table:
+        out.write_rows(views.ComparisonRow, rows)
     else:
         heads = ("MEASURE", visible(found.left, 60), visible(found.right, 60), "RATIO")
-        output.write_table(heads, rows, {})
+        texts = views.comparison_texts(rows)
+        cells = [(name, output.Number(one), output.Number(two), ratio) for name, one, two, ratio in texts]
+        output.write_table(heads, cells, {})
     return Code.OK
 
 
@@ -320,8 +315,7 @@ def sql(
         float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="How long it may take.")
     ] = 60.0,
     place: Place = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Ask in SQL: one SELECT over the tables, which can read them and do nothing else.
 
@@ -329,20 +323,16 @@ def sql(
       celeriac history sql "SELECT name, count(*) FROM tasks WHERE state = 'FAILURE' GROUP BY name"
       celeriac history sql "SHOW TABLES"
     """
-    most = limit if limit is not None else 0 if as_json or as_csv else _SHOWN
+    most = limit if limit is not None else _SHOWN if out.is_table else 0
     with open_tables(session, place) as warehouse:
         found = warehouse.sql(text, timeout=timeout).fetch(most + 1 if most else None)
     rows = found.rows[:most] if most else found.rows
-    if as_json:
-        values = [
-            {name: foreign_value(value) for name, value in zip(found.columns, row, strict=True)}
-            for row in rows
-        ]
-        output.write_json(values, indent=2)
-    elif as_csv:
-        write_csv(found.columns, rows)
+    if out.format is Format.CSV:
+        out.write_records(found.columns, rows)
+    elif not out.is_table:
+        out.write_records(found.columns, [[foreign_value(value) for value in row] for row in rows])
     else:
-        shown = [[foreign_cell(value) for value in row] for row in rows]
+        shown = [[_cell(value) for value in row] for row in rows]
         output.write_table([visible(name, 60) for name in found.columns], shown, {})
     if not found.rows:
         output.say("no rows")
@@ -389,6 +379,12 @@ def export(
         done = warehouse.export(table, to, since=begin_at, until=end_at, name=name, progress=progress)
     output.write(f"{count_text(done.rows, 'row')} of {table} written to {visible(done.target, 400)}")
     return Code.OK
+
+
+def _cell(value: object) -> object:
+    """Return a value of any table as a cell: numbers stay numbers, which stand to the right."""
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return output.Number(foreign_cell(value)) if is_number else foreign_cell(value)
 
 
 def _side(text: str) -> "Side":

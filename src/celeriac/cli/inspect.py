@@ -1,130 +1,100 @@
-"""``celeriac inspect``: what the nodes tell about themselves."""
+"""``celeriac inspect``: the state of the nodes, as they report it."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson, Selection
+from celeriac.cli.format_option import PLAIN, Output
+from celeriac.cli.option import Selection, add_command, add_common
+from celeriac.cli.replies import outcome_of, say_who_is_missing
 from celeriac.cli.session import Session
-from celeriac.errors import CallerError
-from celeriac.views.cluster import node_names
 from celeriac.views.reply import reply_lines
 from celeriac.views.text import visible
 
-if TYPE_CHECKING:
-    from celeriac.node.inspect import Inspect, Replies
+__all__ = ["inspect"]
 
-__all__ = ["Method", "inspect", "outcome_of", "say_who_is_missing"]
+_ALL: Final = Selection()
+#: The questions without arguments, by the method of :class:`~celeriac.node.inspect.Inspect`.
+_QUESTIONS: Final = {
+    "ping": "Show which nodes answer.",
+    "active": "List the tasks that run now.",
+    "reserved": "List the tasks that workers have taken from queues and not started.",
+    "scheduled": "List the tasks that wait in workers for their ETA.",
+    "revoked": "List the ids of revoked tasks.",
+    "active_queues": "List the queues that workers consume from.",
+    "stats": "Show statistics: tasks by name, the pool, the broker, resource usage.",
+    "conf": "Show the configuration of the workers.",
+    "clock": "Show the Lamport clocks.",
+    "hello": "Show clocks and revoked tasks, as workers exchange them at their start (mingle).",
+    "report": "Show software versions and settings, for bug reports.",
+}
 
+inspect = typer.Typer(no_args_is_help=True)
+add_common(
+    inspect,
+    help="Ask workers for their state. Nothing is changed. Names may be written as in Celery: active_queues.",
+)
 
-class Method(StrEnum):
-    """What nodes can be asked."""
-
-    PING = "ping"
-    HELLO = "hello"
-    CLOCK = "clock"
-    STATS = "stats"
-    ACTIVE = "active"
-    RESERVED = "reserved"
-    SCHEDULED = "scheduled"
-    REVOKED = "revoked"
-    REGISTERED = "registered"
-    ACTIVE_QUEUES = "active_queues"
-    QUERY_TASK = "query_task"
-    CONF = "conf"
-    REPORT = "report"
-
-
-MethodName = Annotated[Method, typer.Argument(metavar="METHOD", show_default=False, help="What to ask.")]
-Arguments = Annotated[
+Attributes = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="ARGS",
-        show_default=False,
-        help="For query_task the ids of tasks; for registered the attributes to show of each task.",
-    ),
+    typer.Argument(metavar="[ATTRIBUTE]...", show_default=False, help="Attributes to show, as rate_limit."),
 ]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", show_default=False, help="Ids of tasks.")]
 
 
-def inspect(
-    session: Session,
-    *,
-    method: MethodName,
-    arguments: Arguments = None,
-    selection: Selection = Selection(),  # noqa: B008  (frozen)
-    as_json: AsJson = False,
-) -> Code:
-    """Ask the nodes about themselves. Nothing that is asked changes what they do.
+def _add_question(method: str, text: str) -> None:
+    name = method.replace("_", "-")
 
-    METHOD is one of
-      ping           who is there
-      hello          clocks, and the ids of revoked tasks, as nodes tell them when they meet
-      clock          the Lamport clocks
-      stats          counts of tasks, the pool, the broker, the use of resources
-      active         tasks that run now
-      reserved       tasks that wait in the nodes
-      scheduled      tasks that wait for their time
-      revoked        ids of revoked tasks
-      registered     tasks that the nodes can run
-      active_queues  queues that they take tasks from
-      query_task     what they know of some tasks
-      conf           how they are configured
-      report         their software, for reports of bugs
+    def ask(session: Session, *, selection: Selection = _ALL, out: Output = PLAIN) -> Code:
+        # A hello names the node that greets.
+        arguments = (session.app.hostname,) if method == "hello" else ()
+        return _ask(session, method, arguments, selection=selection, out=out)
 
-    Nodes that live but do not answer are told on standard error.
+    ask.__doc__ = f"""{text}
 
     For example:
-      celeriac inspect active
-      celeriac inspect stats -d celery@web1 --json
-      celeriac inspect query_task 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10
+      celeriac inspect {name}
+      celeriac inspect {name} -d celery@web1 -o json
     """
+    add_command(inspect, name)(ask)
+
+
+for _method, _text in _QUESTIONS.items():
+    _add_question(_method, _text)
+
+
+@add_command(inspect, "registered")
+def registered(
+    session: Session, *, attributes: Attributes = None, selection: Selection = _ALL, out: Output = PLAIN
+) -> Code:
+    """List the tasks that workers can run.
+
+    For example:
+      celeriac inspect registered
+      celeriac inspect registered rate_limit -d celery@web1
+    """
+    return _ask(session, "registered", attributes or (), selection=selection, out=out)
+
+
+@add_command(inspect, "query-task")
+def query_task(session: Session, *, ids: Ids, selection: Selection = _ALL, out: Output = PLAIN) -> Code:
+    """Show the state of tasks by id, in the workers that have them.
+
+    For example:
+      celeriac inspect query-task 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10
+    """
+    return _ask(session, "query_task", ids, selection=selection, out=out)
+
+
+def _ask(session: Session, method: str, arguments: Any, *, selection: Selection, out: Output) -> Code:
     asked = session.app.control.inspect(timeout=selection.timeout, **selection.options())
-    replies = _ask(asked, method, arguments or [], own_name=session.app.hostname)
-    if as_json:
-        output.write_json(replies, indent=2)
-    else:
+    replies = getattr(asked, method)(*arguments)
+    if not out.write_object(replies):
         for node, value in sorted(replies.items()):
             output.write(f"{visible(node)}:")
             for line in reply_lines(value):
                 output.write(f"  {line}")
     say_who_is_missing(replies)
     return outcome_of(replies)
-
-
-def outcome_of(replies: "Replies") -> Code:
-    """Return the exit code for what the nodes answered."""
-    if not replies and not replies.errors:
-        return Code.UNAVAILABLE
-    return Code.FAILED if replies.errors or replies.silent or replies.absent else Code.OK
-
-
-def say_who_is_missing(replies: "Replies") -> None:
-    """Tell which nodes failed, kept silent or are not there."""
-    for node, error in sorted(replies.errors.items()):
-        output.say(f"error on {visible(node)}: {error}")
-    if replies.silent:
-        output.say(f"silent: {node_names(replies.silent)} (alive, but no answer; try a longer --timeout)")
-    if replies.absent:
-        output.say(f"absent: {node_names(replies.absent)} (named, but nothing is heard of it)")
-    if not replies and not replies.errors:
-        output.say("no node answered; is a worker running on this broker?")
-
-
-def _ask(asked: "Inspect", method: Method, arguments: list[str], *, own_name: str) -> "Replies":
-    match method:
-        case Method.QUERY_TASK:
-            if not arguments:
-                raise CallerError("query_task needs the id of a task: celeriac inspect query_task ID")
-            return asked.query_task(*arguments)
-        case Method.REGISTERED:
-            return asked.registered(*arguments)
-        case _ if arguments:
-            raise CallerError(f"{method} takes no arguments; leave out {' '.join(arguments)!r}")
-        case Method.HELLO:
-            return asked.hello(own_name)
-        case _:
-            replies: Replies = getattr(asked, method.value)()
-            return replies

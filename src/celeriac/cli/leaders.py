@@ -2,7 +2,7 @@
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Format, Output
 from celeriac.cli.session import Session
 from celeriac.model.election import Level
 from celeriac.views.leader import LeaderRow, leader_rows, level_text
@@ -10,7 +10,7 @@ from celeriac.views.leader import LeaderRow, leader_rows, level_text
 __all__ = ["leaders"]
 
 
-def leaders(session: Session, *, as_json: AsJson = False) -> Code:
+def leaders(session: Session, *, out: Output = PLAIN) -> Code:
     """Show who leads what, since when, and how far the promise of one leader holds.
 
     Asks the arbiter: the broker, or what the setting election_url names. No worker need run. The token
@@ -31,20 +31,13 @@ def leaders(session: Session, *, as_json: AsJson = False) -> Code:
     finally:
         app.close()
     min_level = Level[app.conf.election_min_level]
-    if as_json:
-        output.write_json(
-            {
-                "level": level.name,
-                "min_level": min_level.name,
-                "reason": reason,
-                "leaders": [row._asdict() for row in rows],
-            },
-            indent=2,
-        )
+    told = {"level": level.name, "min_level": min_level.name, "reason": reason}
+    if out.format is Format.JSON:
+        output.write_json(told | {"leaders": [row._asdict() for row in rows]}, indent=2)
         return Code.OK
-    if rows:
-        output.write_table(tuple(name.upper() for name in LeaderRow._fields), rows, {})
-    else:
-        output.say("nobody is known to lead anything now")
-    output.write(level_text(level, reason, min_level=min_level))
+    out.write_rows(
+        LeaderRow, rows, empty='No leases held. A program acquires one with app.leadership("name")'
+    )
+    if out.is_table:
+        output.write(level_text(level, reason, min_level=min_level))
     return Code.OK

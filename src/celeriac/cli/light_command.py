@@ -48,6 +48,11 @@ class LightGroup(TyperGroup):
         _spare_conversion(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name, or by that name as Celery writes it: ``enable_events``."""
+        found = super().get_command(ctx, cmd_name)
+        return found if found is not None else super().get_command(ctx, cmd_name.replace("_", "-"))
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help text."""
         _load_help()

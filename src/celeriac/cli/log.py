@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,8 +13,9 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.log_reading import LogPlace, open_log, say_damage
-from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.option import add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.cli.time_range import Since, Until, read_range
@@ -95,10 +96,8 @@ MaxBytes = Annotated[
         help="How much the log may take, as 10G; the oldest goes first. Else the setting log_max_bytes.",
     ),
 ]
-Format_ = Annotated[Form, typer.Option("--format", help="What it is written as.")]
-Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Where to, or - for standard output.")
-]
+Format_ = Annotated[Form, typer.Option("--format", "-o", help="Output format.")]
+Target = Annotated[str, typer.Option("--output", metavar="FILE", help="Output file; - for stdout.")]
 Types = Annotated[
     list[str] | None,
     typer.Option("--type", "-t", metavar="GLOB", help="Only this type, such as 'task-*'; again for more."),
@@ -119,7 +118,7 @@ def ls(
     since: Since = None,
     until: Until = None,
     is_each: All = False,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """List what is sealed: for each hour and recorder how many events there are, and how large they are.
 
@@ -134,9 +133,9 @@ def ls(
     history = open_log(session, place)
     segments = history.segments(begin_at, end_at)
     if is_each:
-        _write(SegmentRow._fields, segment_rows(segments), as_json=as_json)
+        out.write_rows(SegmentRow, segment_rows(segments))
     else:
-        _write(HourRow._fields, hour_rows(segments), as_json=as_json)
+        out.write_rows(HourRow, hour_rows(segments))
     if not segments:
         from celeriac.store.upkeep import stat as stat_of  # noqa: PLC0415  (needs the extra)
 
@@ -147,7 +146,7 @@ def ls(
 
 
 @add_command(log, "stat")
-def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, as_json: AsJson = False) -> Code:
+def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, out: Output = PLAIN) -> Code:
     """Tell how large a log is and what is in it: events, bytes, recorders, gaps, and how many of each type.
 
     For example:
@@ -159,13 +158,11 @@ def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, as_j
 
     told = stat_of(history)
     types = None if quick else _types(history)
-    if as_json:
-        output.write_json(stat_dict(told, types), indent=2)
-    else:
+    if not out.write_object(stat_dict(told, types)):
         for name, text in stat_lines(told, types):
             output.write(f"{name:<15}  {text}")
         output.write("")
-        _write(RecorderRow._fields, recorder_rows(told), as_json=False)
+        out.write_rows(RecorderRow, recorder_rows(told))
         if types:
             output.write("")
             output.write_table(("TYPE", "EVENTS"), type_rows(types), {})
@@ -174,7 +171,7 @@ def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, as_j
 
 @add_command(log, "verify")
 def verify(
-    session: Session, *, place: LogPlace = None, set_aside: SetAside = False, as_json: AsJson = False
+    session: Session, *, place: LogPlace = None, set_aside: SetAside = False, out: Output = PLAIN
 ) -> Code:
     """Read every byte of a log, and tell what is wrong with it, and what to do.
 
@@ -190,9 +187,7 @@ def verify(
 
     with Progress("verifying") as progress:
         verified = verified_of(history, set_aside=set_aside, progress=progress)
-    if as_json:
-        output.write_json(verified_dict(verified), indent=2)
-    else:
+    if not out.write_object(verified_dict(verified)):
         for row in finding_rows(verified):
             output.write(f"{row.weight}: {row.kind}: {row.where}: {row.what}")
             output.write(f"  to do: {row.fix}")
@@ -209,7 +204,7 @@ def compact(
     keep: Keep = None,
     keep_failures: KeepFailures = None,
     max_bytes: MaxBytes = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Make few large segments of many small ones, and remove what is not to be kept any longer.
 
@@ -232,9 +227,7 @@ def compact(
     }
     history = open_log(session, place)
     done, damage = (_foretold if dry_run else _compacted)(history, limits, now=time())
-    if as_json:
-        output.write_json({"is_dry_run": dry_run, **done, "damage": damage}, indent=2)
-    else:
+    if not out.write_object({"is_dry_run": dry_run, **done, "damage": damage}):
         _tell_compacted(done, is_foretold=dry_run)
         if limits["keep"] is None and limits["max_bytes"] is None:
             output.say(
@@ -249,7 +242,7 @@ def export(
     *,
     place: LogPlace = None,
     form: Format_ = Form.JSONL,
-    target: Output = _STDOUT,
+    target: Target = _STDOUT,
     since: Since = None,
     until: Until = None,
     types: Types = None,
@@ -302,13 +295,6 @@ def _tell_compacted(done: dict[str, int], *, is_foretold: bool) -> None:
         output.write(f"{gone} would be gone, and what is no failure of those that are cut down")
     else:
         output.write(f"{gone} would be gone")
-
-
-def _write(heads: Iterable[str], rows: Iterable[Any], *, as_json: bool) -> None:
-    if as_json:
-        output.write_json([row._asdict() for row in rows], indent=2)
-    elif shown := list(rows):
-        output.write_table(tuple(name.upper() for name in heads), shown, {})
 
 
 def _types(history: "EventLog") -> Counter[str]:

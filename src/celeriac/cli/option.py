@@ -16,7 +16,7 @@ from celeriac.cli import output
 from celeriac.cli.light_command import LightCommand, LightGroup
 from celeriac.cli.session import Session, ending
 
-__all__ = ["AsJson", "Common", "Matcher", "Selection", "add_command", "add_common"]
+__all__ = ["Common", "Matcher", "Selection", "add_command", "add_common"]
 
 _COMMON = "Common options"
 _NODES = "Which nodes"
@@ -137,9 +137,6 @@ class Selection:
         """Return the arguments by which calls name the nodes."""
         matcher = self.matcher.value if self.pattern else None
         return {"destination": self.names or None, "pattern": self.pattern, "matcher": matcher}
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 
 def add_common(app: typer.Typer, **options: Any) -> None:

@@ -8,7 +8,8 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson, Selection
+from celeriac.cli.format_option import Output
+from celeriac.cli.option import Selection
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 from celeriac.views.cluster import node_names
@@ -22,11 +23,10 @@ Send = Callable[..., list[dict[str, object]] | None]
 
 
 @dataclass(frozen=True)
-class Order(Selection):
+class Order(Selection, Output):
     """Whom a command is for, and whether anybody has to be asked."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to go on.")] = False
-    as_json: AsJson = False
 
 
 def carry_out(
@@ -97,9 +97,7 @@ def _ask(session: Session, order: Order, what: str) -> list[str]:
 
 
 def _account(order: Order, answers: dict[str, object], *, missing: set[str]) -> Code:
-    if order.as_json:
-        output.write_json(answers, indent=2)
-    else:
+    if not order.write_object(answers):
         for node, value in sorted(answers.items()):
             output.write(f"{visible(node)}: {answer_text(value)}")
     if missing:

@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 from celeriac.masking import MASK, masked
 from celeriac.views.text import cells, json_text, visible, visible_lines
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "Number",
     "console",
     "hide_passwords",
     "log_to",
@@ -27,6 +29,7 @@ __all__ = [
     "terminal_width",
     "write",
     "write_json",
+    "write_rows",
     "write_table",
 ]
 
@@ -106,19 +109,49 @@ def console() -> "Console":
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
+def write_rows(kind: Any, rows: Sequence[Sequence[object]], styles: Mapping[str, str]) -> None:
+    """Write rows of one kind in columns, each in the unit that the kind declares."""
+    from celeriac.views.unit import formats  # noqa: PLC0415 - only who writes rows needs it
+
+    shows = formats(kind)
+    shown = [[_in_unit(value, show) for value, show in zip(row, shows, strict=True)] for row in rows]
+    write_table([name.upper().replace("_", " ") for name in kind._fields], shown, styles)
+
+
+def _in_unit(value: object, show: Callable[[Any], str] | None) -> object:
+    if show is None or value is None:
+        return value
+    return Number(show(value)) if isinstance(value, int | float) else show(value)
+
+
+class Number(str):
+    """A number as people read it: it stands at the right of its column."""
+
+    __slots__ = ()
+
+
 def write_table(heads: Sequence[str], rows: Iterable[Iterable[object]], styles: Mapping[str, str]) -> None:
-    """Write rows of :mod:`celeriac.views` in columns; a cell that ``styles`` names is shown in that style."""
+    """Write rows in columns, numbers to the right; a cell that ``styles`` names is shown in that style."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     is_terminal = sys.stdout.isatty()
+    listed = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    for row in rows:
+    for place, head in enumerate(heads):
+        is_number = _are_numbers([row[place] for row in listed])
+        table.add_column(head, overflow="fold", justify="right" if is_number else "left")
+    for row in listed:
         table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in cells(row)))
     Console(width=None if is_terminal else _UNBOUNDED).print(table)
+
+
+def _are_numbers(values: list[object]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, int | float | Decimal | Number) and not isinstance(value, bool) for value in known
+    )
 
 
 def silence() -> None:

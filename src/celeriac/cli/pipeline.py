@@ -12,8 +12,9 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.log_reading import LogPlace
-from celeriac.cli.option import AsJson, add_command, add_common
+from celeriac.cli.option import add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.cli.time_range import Since, Until, read_range
@@ -41,10 +42,9 @@ add_common(
 )
 
 
-class Form(StrEnum):
-    """What tables are written as, beside the Parquet files that are always there."""
+class Mirror(StrEnum):
+    """Formats of tables beside the Parquet files, which are always there."""
 
-    PARQUET = "parquet"
     DELTA = "delta"
     ICEBERG = "iceberg"
 
@@ -100,9 +100,9 @@ Follow = Annotated[
 Interval = Annotated[
     float, typer.Option("--interval", min=0.0, metavar="SECONDS", help="How often --follow looks.")
 ]
-Format_ = Annotated[
-    Form,
-    typer.Option("--format", help="Have the tables as Delta or Iceberg too, if your Spark has the package."),
+InFormat = Annotated[
+    Mirror | None,
+    typer.Option("--mirror", help="Write the tables in this format as well. Spark needs its package."),
 ]
 Sample = Annotated[int, typer.Option("--sample", min=1, metavar="N", help="How many tasks to compare.")]
 WithPlan = Annotated[bool, typer.Option("--plan", help="Show how Spark would go about it, too.")]
@@ -116,8 +116,8 @@ def run(
     log: LogPlace = None,
     follow: Follow = False,
     interval: Interval = 10.0,
-    form: Format_ = Form.PARQUET,
-    as_json: AsJson = False,
+    mirror: InFormat = None,
+    out: Output = PLAIN,
 ) -> Code:
     """Take all that is new in a log into the tables, and publish them; then stop, or go on with --follow.
 
@@ -130,11 +130,9 @@ def run(
       celeriac pipeline run s3://bucket/history --warehouse s3://bucket/warehouse --master spark://spark:7077
       celeriac pipeline run --follow --interval 30
     """
-    with _opened(
-        session, log, place, mirror=None if form is Form.PARQUET else form.value, what="reading"
-    ) as job:
+    with _opened(session, log, place, mirror=mirror and mirror.value, what="reading") as job:
         report = _followed(job, interval) if follow else job.run()
-    return _tell(report, as_json=as_json)
+    return _tell(report, out=out)
 
 
 @add_command(pipeline, "backfill")
@@ -145,7 +143,7 @@ def backfill(
     log: LogPlace = None,
     since: Since = None,
     until: Until = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Read a time again, though it is in the tables. Nothing counts twice, so it is always safe.
 
@@ -157,11 +155,11 @@ def backfill(
     begin_at, end_at = read_range(since, until)
     with _opened(session, log, place, what="reading") as job:
         report = job.backfill(begin_at, end_at)
-    return _tell(report, as_json=as_json)
+    return _tell(report, out=out)
 
 
 @add_command(pipeline, "compact")
-def compact(session: Session, place: Place, *, log: LogPlace = None, as_json: AsJson = False) -> Code:
+def compact(session: Session, place: Place, *, log: LogPlace = None, out: Output = PLAIN) -> Code:
     """Write days that consist of many small files as one file each, sorted, so that answers come sooner.
 
     Run it once a day where --follow is used.
@@ -171,9 +169,7 @@ def compact(session: Session, place: Place, *, log: LogPlace = None, as_json: As
     """
     with _opened(session, log, place, what="writing") as job:
         done = job.compact()
-    if as_json:
-        output.write_json(done._asdict(), indent=2)
-    else:
+    if not out.write_object(done._asdict()):
         saved = f"{format_size(done.bytes_before)} became {format_size(done.bytes_after)}"
         output.write(f"{count_text(done.files_before, 'file')} became {done.files_after:,}; {saved}")
     return Code.OK
@@ -181,7 +177,7 @@ def compact(session: Session, place: Place, *, log: LogPlace = None, as_json: As
 
 @add_command(pipeline, "verify")
 def verify(
-    session: Session, place: Place, *, log: LogPlace = None, sample: Sample = 1000, as_json: AsJson = False
+    session: Session, place: Place, *, log: LogPlace = None, sample: Sample = 1000, out: Output = PLAIN
 ) -> Code:
     """Take some tasks of the tables at random, fold their events as State does, and compare.
 
@@ -192,11 +188,9 @@ def verify(
     """
     with _opened(session, log, place, what="comparing") as job:
         found = job.verify(sample)
-    if as_json:
-        output.write_json(
-            {**found._asdict(), "differences": [each._asdict() for each in found.differences]}, indent=2
-        )
-    else:
+    if not out.write_object(
+        {**found._asdict(), "differences": [each._asdict() for each in found.differences]}
+    ):
         for each in found.differences[:_SHOWN]:
             told = f"{each.column} is {each.table!r} in the table and {each.memory!r} by its events"
             output.write(visible(f"{each.uuid}: {told}"))
@@ -215,7 +209,7 @@ def explain(
     *,
     log: LogPlace = None,
     with_plan: WithPlan = False,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Tell what a run would read now, and how long it may take by the rate of earlier ones.
 
@@ -224,8 +218,7 @@ def explain(
     """
     with _opened(session, log, place, what="planning") as job:
         found = job.explain()
-    if as_json:
-        output.write_json(found._asdict(), indent=2)
+    if out.write_object(found._asdict()):
         return Code.OK
     new = f"{count_text(found.events, 'event')} in {count_text(found.segments, 'segment')}"
     output.write(f"new: {new}, {format_size(found.bytes)}")
@@ -235,8 +228,8 @@ def explain(
     return Code.OK
 
 
-def _tell(report: "Report", *, as_json: bool) -> Code:
-    if as_json:
+def _tell(report: "Report", *, out: Output) -> Code:
+    if not out.is_table:
         told = {
             "events": report.events,
             "tasks": report.tasks,
@@ -246,7 +239,7 @@ def _tell(report: "Report", *, as_json: bool) -> Code:
             "events_per_s": round(report.rate, 1),
             "faults": report.faults,
         }
-        output.write_json(told, indent=2)
+        out.write_object(told)
     elif not report.chunks:
         output.write("nothing is new: the tables are up to date")
     else:

@@ -31,7 +31,6 @@ _SINGLE: Final = {
     "doctor": ("celeriac.cli.doctor", _START),
     "status": ("celeriac.cli.status", _LOOK),
     "events": ("celeriac.cli.events", _LOOK),
-    "inspect": ("celeriac.cli.inspect", _LOOK),
     "result": ("celeriac.cli.result", _LOOK),
     "leaders": ("celeriac.cli.leaders", _LOOK),
     "probe": ("celeriac.cli.probe", _LOOK),
@@ -46,6 +45,7 @@ _SINGLE: Final = {
     "conf": ("celeriac.cli.conf", _ADMIN),
 }
 _GROUPS: Final = {
+    "inspect": ("celeriac.cli.inspect", _LOOK),
     "control": ("celeriac.cli.control", _ACT),
     "log": ("celeriac.cli.log", _HISTORY),
     "history": ("celeriac.cli.history", _HISTORY),

@@ -11,8 +11,8 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.log_reading import LogPlace, Speed, open_log, open_replay, say_damage
-from celeriac.cli.option import AsJson
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.cli.time_range import AsOf, Since
@@ -58,7 +58,7 @@ def replay(
     speed: Speed = None,
     task: TaskPattern = None,
     worker: WorkerPattern = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show a cluster as it was at a moment: who was alive, what became of the tasks, what came last.
 
@@ -73,11 +73,11 @@ def replay(
       celeriac replay --since 2026-11-14T09:50 --until 2026-11-14T10:00 --speed 10x
       celeriac replay --until now --json | jq .workers
     """
-    if as_json and speed is not None and read_speed(speed, option="--speed") is not None:
-        raise CallerError("--speed is to watch, and --json is not: use celeriac events --log URL --speed")
+    if not out.is_table and speed is not None and read_speed(speed, option="--speed") is not None:
+        raise CallerError("--speed is for a terminal. For programs use celeriac events --speed -o jsonl")
     history = open_log(session, log)
     last: deque[Event] = deque(maxlen=_LAST_EVENTS)
-    is_watched = speed is not None and not as_json
+    is_watched = speed is not None and out.is_table
     with Progress("reading") as progress:
         play = open_replay(
             session,
@@ -96,9 +96,7 @@ def replay(
                 last.extend(_worth_telling(batch))
     damage = list(play.damage)
     gaps = _gaps(play, history, is_filtered=task is not None or worker is not None)
-    if as_json:
-        output.write_json(past_dict(play.state, as_of=play.instant, gaps=gaps, last=last), indent=2)
-    else:
+    if not out.write_object(past_dict(play.state, as_of=play.instant, gaps=gaps, last=last)):
         filters = [f"{name} {text}" for name, text in (("--task", task), ("--worker", worker)) if text]
         _tell(play, gaps, last, filters)
     return say_damage(damage)

@@ -8,7 +8,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured, ResultTimeout
 from celeriac.model.result import ResultMeta
@@ -54,7 +54,7 @@ def result(
     wait: Wait = False,
     timeout: Timeout = None,
     backend: Backend = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show what became of a task: its state, what it returned, or why it failed.
 
@@ -74,7 +74,7 @@ def result(
     app = session.app
     _check_backend(app)
     try:
-        return tell(app, task_id, wait=wait, timeout=timeout, as_json=as_json)
+        return tell(app, task_id, wait=wait, timeout=timeout, out=out)
     finally:
         app.close()
 
@@ -93,7 +93,7 @@ def _check_backend(app: "Celeriac") -> None:
         )
 
 
-def tell(app: "Celeriac", task_id: str, *, wait: bool, timeout: float | None, as_json: bool) -> Code:
+def tell(app: "Celeriac", task_id: str, *, wait: bool, timeout: float | None, out: Output) -> Code:
     """Show what is known of a task, or what is known of it in the end."""
     result = app.AsyncResult(task_id)
     # Read before anything is waited for: a store that is not there is told at once.
@@ -106,9 +106,7 @@ def tell(app: "Celeriac", task_id: str, *, wait: bool, timeout: float | None, as
         except ResultTimeout as error:
             late = error
         meta = progress.meta
-    if as_json:
-        output.write_json(result_dict(meta), indent=2)
-    else:
+    if not out.write_object(result_dict(meta)):
         rows = result_rows(meta, how_to_see_all="--json shows all")
         width = max(len(row.name) for row in rows)
         for row in rows:

@@ -14,7 +14,7 @@ import typer
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.option import AsJson
+from celeriac.cli.format_option import PLAIN, Output
 from celeriac.cli.session import Session
 from celeriac.cli.viewing import view_cluster
 from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
@@ -40,7 +40,7 @@ _FILE: Final = "cluster.state"
 #: A URL and a few counts.
 _ROW_CHARS: Final = 500
 
-Output = Annotated[
+Target = Annotated[
     str | None,
     typer.Argument(
         metavar="[OUTPUT]",
@@ -85,7 +85,7 @@ MaxRate = Annotated[
 def snapshot(
     session: Session,
     *,
-    place: Output = None,
+    place: Target = None,
     seconds: For = None,
     until_quiet: UntilQuiet = False,
     camera: CameraName = None,
@@ -93,7 +93,7 @@ def snapshot(
     parquet: Parquet = None,
     freq: Frequency = 1.0,
     maxrate: MaxRate = None,
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Save what is heard of the cluster to a file, or have a camera take pictures of it.
 
@@ -132,9 +132,7 @@ def snapshot(
         with _blaming(camera):
             _take_last(made)
         told = _counts(made.state) | {"pictures": made.taken, "failed": made.failed}
-    if as_json:
-        output.write_json(told, indent=2)
-    else:
+    if not out.write_object(told):
         saved = f"{told.pop('saved')}: " if "saved" in told else ""
         output.write(visible(saved + ", ".join(map(_counted, told, told.values())), _ROW_CHARS))
     return Code.OK

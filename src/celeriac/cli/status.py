@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from celeriac.cli import output
 from celeriac.cli.exit import Code
-from celeriac.cli.inspect import outcome_of, say_who_is_missing
-from celeriac.cli.option import AsJson, Selection
+from celeriac.cli.format_option import PLAIN, Output
+from celeriac.cli.option import Selection
+from celeriac.cli.replies import outcome_of, say_who_is_missing
 from celeriac.cli.session import Session
 from celeriac.cli.viewing import Viewing, view_cluster
 from celeriac.views.cluster import StatusRow, status_rows
@@ -38,7 +38,7 @@ def status(
     *,
     listen: Listen = 2.5,
     selection: Selection = Selection(),  # noqa: B008  (frozen)
-    as_json: AsJson = False,
+    out: Output = PLAIN,
 ) -> Code:
     """Show which nodes are there, and how they are.
 
@@ -60,11 +60,7 @@ def status(
     if selection.is_everyone:
         _add_silent(view, replies)
     rows = status_rows(replies, view.state.workers)
-    if as_json:
-        output.write_json([row._asdict() for row in rows], indent=2)
-    elif rows:
-        heads = tuple(name.upper() for name in StatusRow._fields)
-        output.write_table(heads, rows, _STYLES)
+    out.write_rows(StatusRow, rows, styles=_STYLES)
     say_who_is_missing(replies)
     return outcome_of(replies)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from celeriac.model.states import BUILT_IN_STATES, PRECEDENCE, SUCCESS
 from celeriac.views.text import visible
+from celeriac.views.unit import Count, Seconds
 
 if TYPE_CHECKING:
     from celeriac.core.task import Task
@@ -39,7 +40,7 @@ class WorkerRow(NamedTuple):
     #: ``online``, ``offline`` when it is not heard of any more, ``left`` when it said so.
     status: str
     active: int | None = None
-    processed: int | None = None
+    processed: Count | None = None
     #: Over the last one, five and fifteen minutes.
     load: tuple[float, float, float] | None = None
     version: str | None = None
@@ -53,7 +54,7 @@ class StatusRow(NamedTuple):
     #: ``online``; ``error``; ``silent``: it lives but did not answer; ``absent``: nothing is heard of it.
     status: str
     active: int | None = None
-    processed: int | None = None
+    processed: Count | None = None
     load: tuple[float, float, float] | None = None
     version: str | None = None
     #: What an error says.
@@ -69,7 +70,7 @@ class TaskRow(NamedTuple):
     worker: str | None
     attempts: int
     #: Seconds, by the worker's measure.
-    runtime: float | None
+    runtime: Seconds | None
     #: What it returned or raised.
     outcome: str | None
 

@@ -15,9 +15,10 @@ from celeriac.model.answer import (
     WorkerSession,
 )
 from celeriac.views.cell import moment_of, name_text, number_of, text_of
-from celeriac.views.format import format_duration
+from celeriac.views.format import format_count, format_duration, format_percent
 from celeriac.views.plot import bar, column_chart
 from celeriac.views.text import number_text, visible
+from celeriac.views.unit import Bytes, Count, Seconds, Share, Timestamp
 
 __all__ = [
     "ComparisonRow",
@@ -28,6 +29,7 @@ __all__ = [
     "TableRow",
     "TopRow",
     "comparison_rows",
+    "comparison_texts",
     "latency_plot",
     "latency_rows",
     "part_rows",
@@ -38,6 +40,8 @@ __all__ = [
     "top_rows",
 ]
 
+#: Measures that are counts; all but the share are durations.
+_COUNTED: Final = ("attempts", "failed", "retried")
 _HEIGHT: Final = 8
 _RANKED_BY: Final = {"slowest": "mean run time", "failing": "failed", "retried": "retried"}
 
@@ -45,48 +49,48 @@ _RANKED_BY: Final = {"slowest": "mean run time", "failing": "failed", "retried":
 class LatencyRow(NamedTuple):
     """The attempts of a time. Durations are seconds."""
 
-    at: str | None
-    attempts: int
-    failed: int
-    retried: int
-    wait_p50: float | None
-    wait_p95: float | None
-    wait_p99: float | None
-    run_p50: float | None
-    run_p95: float | None
-    run_p99: float | None
-    run_max: float | None
+    at: Timestamp | None
+    attempts: Count
+    failed: Count
+    retried: Count
+    wait_p50: Seconds | None
+    wait_p95: Seconds | None
+    wait_p99: Seconds | None
+    run_p50: Seconds | None
+    run_p95: Seconds | None
+    run_p99: Seconds | None
+    run_max: Seconds | None
 
 
 class PartRow(NamedTuple):
     """The attempts of a task, a worker or a queue. Durations are seconds."""
 
     name: str
-    attempts: int
-    failed: int
-    retried: int
-    wait_p50: float | None
-    wait_p95: float | None
-    wait_p99: float | None
-    run_p50: float | None
-    run_p95: float | None
-    run_p99: float | None
-    run_max: float | None
+    attempts: Count
+    failed: Count
+    retried: Count
+    wait_p50: Seconds | None
+    wait_p95: Seconds | None
+    wait_p99: Seconds | None
+    run_p50: Seconds | None
+    run_p95: Seconds | None
+    run_p99: Seconds | None
+    run_max: Seconds | None
 
 
 class TopRow(NamedTuple):
     """The attempts of the tasks of a name. Durations are seconds."""
 
     name: str
-    attempts: int
-    failed: int
-    failed_share: float | None
-    retried: int
-    run_mean: float | None
-    run_p50: float | None
-    run_p95: float | None
-    run_p99: float | None
-    run_max: float | None
+    attempts: Count
+    failed: Count
+    failed_share: Share | None
+    retried: Count
+    run_mean: Seconds | None
+    run_p50: Seconds | None
+    run_p95: Seconds | None
+    run_p99: Seconds | None
+    run_max: Seconds | None
 
 
 class ComparisonRow(NamedTuple):
@@ -103,14 +107,14 @@ class SessionRow(NamedTuple):
 
     worker: str
     pid: int | None
-    begin: str | None
-    end: str | None
+    begin: Timestamp | None
+    end: Timestamp | None
     ending: str
     restart: str
     active_max: int | None
-    processed: int | None
+    processed: Count | None
     load_max: float | None
-    drift: float | None
+    drift: Seconds | None
     software: str
 
 
@@ -126,12 +130,12 @@ class TableRow(NamedTuple):
     """How large a table is."""
 
     table: str
-    rows: int
-    days: int
+    rows: Count
+    days: Count
     first: str | None
     last: str | None
-    files: int
-    bytes: int
+    files: Count
+    bytes: Bytes
 
 
 def latency_rows(found: Iterable[AttemptTimes]) -> list[LatencyRow]:
@@ -227,6 +231,20 @@ def comparison_rows(found: Comparison) -> list[ComparisonRow]:
         )
         for name, one, other in pairs
     ]
+
+
+def comparison_texts(rows: Iterable[ComparisonRow]) -> list[tuple[str, str, str, float | None]]:
+    """Return the rows of a comparison as people read them: each measure has its unit."""
+    return [
+        (row.measure, _measure_text(row.measure, row.left), _measure_text(row.measure, row.right), row.ratio)
+        for row in rows
+    ]
+
+
+def _measure_text(measure: str, value: float | None) -> str:
+    if measure == "failed share":
+        return format_percent(value)
+    return format_count(value) if measure in _COUNTED else format_duration(value)
 
 
 def _pairs(name: str, left: Spread, right: Spread) -> list[tuple[str, float | None, float | None]]:

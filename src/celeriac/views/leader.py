@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from celeriac.model.election import Level, Record
 from celeriac.node.term import lease_key
 from celeriac.views.text import visible
+from celeriac.views.unit import Seconds, Timestamp
 
 __all__ = ["ElectionRow", "LeaderRow", "leader_rows", "level_text", "node_of"]
 
@@ -22,12 +23,12 @@ class LeaderRow(NamedTuple):
     #: The node that leads.
     leader: str
     #: When its lease was granted, as ISO 8601.
-    since: str | None
+    since: Timestamp | None
     #: Higher than that of every leader before.
     token: int | None
-    ttl: float
+    ttl: Seconds
     #: Until another may lead, if nothing is renewed.
-    remaining: float
+    remaining: Seconds
 
 
 class ElectionRow(NamedTuple):

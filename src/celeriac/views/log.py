@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from celeriac.views.format import format_size
 from celeriac.views.text import number_text, visible
+from celeriac.views.unit import Bytes, Count, Timestamp
 
 if TYPE_CHECKING:
     from celeriac.store.segment import Segment
@@ -46,15 +47,15 @@ class HourRow(NamedTuple):
     #: Of the first event of each segment; the hour is one of UTC, as in the folders of a log.
     hour: str
     recorder: str
-    segments: int
-    events: int
-    bytes: int
+    segments: Count
+    events: Count
+    bytes: Bytes
     #: The numbers that its recorder gave to the first event and the last.
     first: int
     last: int
     #: When the events happened, by the clocks of their senders.
-    since: str | None
-    until: str | None
+    since: Timestamp | None
+    until: Timestamp | None
 
 
 class SegmentRow(NamedTuple):
@@ -64,12 +65,12 @@ class SegmentRow(NamedTuple):
     recorder: str
     #: How many times it was merged or thinned out.
     generation: int
-    events: int
-    bytes: int
+    events: Count
+    bytes: Bytes
     first: int
     last: int
-    since: str | None
-    until: str | None
+    since: Timestamp | None
+    until: Timestamp | None
     path: str
 
 
@@ -77,15 +78,15 @@ class RecorderRow(NamedTuple):
     """What there is of one recorder. Every text is safe to show; moments are ISO 8601 in UTC."""
 
     recorder: str
-    segments: int
-    events: int
+    segments: Count
+    events: Count
     #: Events that are recorded, and not in a segment yet.
-    unsealed: int
-    bytes: int
+    unsealed: Count
+    bytes: Bytes
     first: int
     last: int
-    since: str | None
-    until: str | None
+    since: Timestamp | None
+    until: Timestamp | None
 
 
 class FindingRow(NamedTuple):

@@ -9,6 +9,7 @@ from celeriac.views.cell import foreign_cell, foreign_value, moment_of, name_tex
 from celeriac.views.format import format_duration
 from celeriac.views.task import TaskEventRow, event_rows
 from celeriac.views.text import visible_lines
+from celeriac.views.unit import Seconds
 
 __all__ = [
     "INFERRED_NOTE",
@@ -45,8 +46,8 @@ class WorkflowRow(NamedTuple):
     task: str
     state: str
     worker: str
-    begin: float | None
-    run: float | None
+    begin: Seconds | None
+    run: Seconds | None
     critical: str
     kind: str
     id: str

@@ -16,7 +16,7 @@ def test_who_leads_what_is_shown_with_the_level_below(cluster: Cluster) -> None:
     assert result.exit_code == 0
     assert head.split() == ["NAME", "LEADER", "SINCE", "TOKEN", "TTL", "REMAINING"]
     assert row.split()[:2] == ["nightly-report", "web1@lab"]
-    assert row.split()[3:5] == [str(leader.token), "30"]
+    assert f" {leader.token}  30 s " in row
     assert level == "level L3: all is decided within one process"
 
 
@@ -58,7 +58,7 @@ def test_when_nobody_leads_it_says_so(cluster: Cluster) -> None:
 
     assert result.exit_code == 0
     assert result.stdout == "level L3: all is decided within one process\n"
-    assert result.stderr == "nobody is known to lead anything now\n"
+    assert result.stderr == 'No leases held. A program acquires one with app.leadership("name")\n'
 
 
 def test_when_nobody_leads_json_has_no_leaders(cluster: Cluster) -> None:

@@ -48,9 +48,9 @@ def test_every_command_takes_the_common_options(command: list[str]) -> None:
     assert all(option in result.stdout for option in ("--broker", "--config", "--debug", "--version"))
 
 
-@pytest.mark.parametrize("command", ["up", "status", "events", "inspect", "result", "conf"])
+@pytest.mark.parametrize("command", ["up", "status", "events", "inspect ping", "result", "conf"])
 def test_the_help_of_a_command_has_examples(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
+    result = CliRunner().invoke(app, [*command.split(), "--help"], terminal_width=200)
 
     assert f"\n   celeriac {command}" in result.stdout
 
