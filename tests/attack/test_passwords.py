@@ -40,8 +40,6 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
 COMMANDS = {" ".join(path): each for path, each in commands(get_command(app))}
 #: What is given for an argument or option that must be there, by its metavar; for all others a word will do.
 VALUES = {
-    "MODULE:APP": "shop:app",
-    "METHOD": "ping",
     "RATE": "10/m",
     "MAX": "3",
     "MIN": "1",
@@ -57,9 +55,9 @@ ENDS = {"--timeout": "0.3", "--for": "0.3"}
 FLAGS = ("--yes", "--wait")
 #: Other options that a command needs, to get as far as a connection.
 MORE = {
-    "control time_limit": ["--soft", "1"],
+    "control time-limit": ["--soft", "1"],
     "snapshot": ["--every", "0.1"],
-    "worker": ["--pool", "solo"],
+    "worker": ["--pool", "solo", "--app", "shop:app"],
 }
 SETTINGS = {"CELERIAC_BEAT_SCHEDULE": '{"a": {"task": "shop.a", "schedule": 60}}'}
 #: Commands that connect to no broker, though all take the options that name one. The one that wants

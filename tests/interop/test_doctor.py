@@ -154,7 +154,7 @@ def test_events_that_are_off_on_rabbitmq_are_named_with_their_fix(
         report = examine(amqp_url, tmp_path, "--listen", "5", "--timeout", "5", code=1)
 
     assert failed(report) == {"task events"}
-    assert report["task events"]["fix"].startswith(f"celeriac control enable_events -d {worker.hostname}")
+    assert report["task events"]["fix"].startswith(f"celeriac control enable-events -d {worker.hostname}")
 
 
 @pytest.mark.parametrize(("change", "code"), [("/nowhere", 77), (":wrong@", 77)])

@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "explanation" / "security.md"
 #: What the clients of both brokers raise for a right that is missing.
 ERRORS = (amqp.AccessRefused, redis.ResponseError)
 #: Each ends by itself.
-MONITORING = ("status", "inspect active", "events --limit 1", "control enable_events --yes")
+MONITORING = ("status", "inspect active", "events --limit 1", "control enable-events --yes")
 RECORDING = ("record log --limit 1", "leaders")
 
 

@@ -312,7 +312,7 @@ def test_the_command_celeriac_shows_the_answers_of_all_four(mixed: Mixed) -> Non
 def questions(mixed: Mixed) -> list[list[str]]:
     """Return the questions to all four, as both commands take them."""
     destination = ("--destination", ",".join(sorted(mixed.names)), "--timeout", str(PATIENCE))
-    return [["inspect", *destination, "--json", question] for question in QUESTIONS]
+    return [["inspect", question, *destination, "--json"] for question in QUESTIONS]
 
 
 def test_a_celery_client_that_says_hello_is_told_clocks_and_revoked_tasks_by_all_four(mixed: Mixed) -> None:

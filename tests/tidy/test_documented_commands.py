@@ -87,7 +87,7 @@ def test_a_command_in_running_text_exists() -> None:
             for word in words.split():
                 if not any(each.startswith(f"{path} ") for each in COMMANDS):
                     break  # what follows are arguments
-                path = f"{path} {word.replace('-', '_') if path == 'celeriac control' else word}"
+                path = f"{path} {word}"
                 if path not in COMMANDS:
                     missing.add(f"{named(page)}: celeriac{words}")
 
@@ -119,7 +119,7 @@ def test_the_first_screen_of_the_readme_has_the_commands_to_begin_with() -> None
     ]
     assert "monitoring" in first.splitlines()[2].lower()
     assert "docs/screenshots/overview.png" in first
-    assert "celeriac control enable_events" in first
+    assert "celeriac control enable-events" in first
 
 
 def test_the_gate_runs_the_test_command_of_the_readme() -> None:

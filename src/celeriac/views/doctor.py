@@ -285,7 +285,7 @@ def _task_events(facts: Facts) -> list[Finding]:
         reason = (
             f"tasks ran in {facts.listened:.1f} s, and no event of them came: no task is seen or recorded"
         )
-        fix = f"celeriac control enable_events{_destinations(off)}  # for good: start workers with -E"
+        fix = f"celeriac control enable-events{_destinations(off)}  # for good: start workers with -E"
         value = f"off: {node_names(off)}"
         found.append(Finding("task events", Status.FAILED, value, reason, fix, nodes=tuple(off)))
     if unsure := sides[None]:
@@ -293,7 +293,7 @@ def _task_events(facts: Facts) -> list[Finding]:
             f"worker_send_task_events is not set, and no task ran in {facts.listened:.1f} s: -E cannot be "
             "seen. Run this again while tasks run"
         )
-        fix = f"celeriac control enable_events{_destinations(unsure)}"
+        fix = f"celeriac control enable-events{_destinations(unsure)}"
         value = f"unknown: {node_names(unsure)}"
         found.append(Finding("task events", Status.UNKNOWN, value, reason, fix, nodes=tuple(unsure)))
     return found

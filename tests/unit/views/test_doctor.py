@@ -62,7 +62,7 @@ def test_a_healthy_cluster_passes_every_check() -> None:
     [
         ("workers", {"workers": ()}, "celery -A PROJECT worker -E"),
         ("workers", {"silent": ["w2@lab"]}, "celeriac doctor --timeout 5"),
-        ("task events", {"workers": worker(task_events=0)}, "celeriac control enable_events -d w1@lab"),
+        ("task events", {"workers": worker(task_events=0)}, "celeriac control enable-events -d w1@lab"),
         ("clock skew", {"workers": worker(skew=-75.0)}, "timedatectl set-ntp true"),
         ("clock skew", {"broker": HEALTHY.broker._replace(skew=60.0)}, "timedatectl set-ntp true"),
         (
@@ -174,7 +174,7 @@ def test_a_fix_does_not_name_dozens_of_workers() -> None:
 
     finding = found("task events", workers=many)
 
-    assert finding.fix.startswith("celeriac control enable_events  #")
+    assert finding.fix.startswith("celeriac control enable-events  #")
     assert finding.value.endswith("and 30 more")
     assert len(finding.nodes) == 40
 

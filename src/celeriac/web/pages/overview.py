@@ -96,7 +96,7 @@ class _OverviewPage:
     def _show_states(self, counts: dict[str, int]) -> None:
         none = (
             "No task was heard of yet. Workers tell of their tasks when events are on: "
-            "celery worker -E, or celeriac control enable_events."
+            "celery worker -E, or celeriac control enable-events."
         )
         self._states.show(counts, none, mark="tasks")
 

@@ -174,7 +174,7 @@ class _TasksPage:
         elif self._visit.is_live:
             text = (
                 "No task was heard of yet. Workers tell of their tasks when events are on: "
-                "celery worker -E, or celeriac control enable_events."
+                "celery worker -E, or celeriac control enable-events."
             )
         else:
             text = "No task was heard of within the hour before this moment: go to another."

@@ -111,7 +111,7 @@ class _WorkerPage:
                     visit,
                     "Tasks heard of last",
                     "No task of it was heard of. Workers tell of their tasks when events are on: celery "
-                    "worker -E, or celeriac control enable_events.",
+                    "worker -E, or celeriac control enable-events.",
                 )
         self._known.set_visibility(False)
 
