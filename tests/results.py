@@ -230,7 +230,7 @@ class Store:
         if not self._is_up:
             raise ConnectionLost("the store is away")
         if self.refuses:
-            raise AccessRefused("the store refused us")
+            raise AccessRefused("access refused by the store")
 
     def attach(self, link: "Link") -> None:
         with self._mutex:

@@ -103,13 +103,13 @@ class Celeriac:
         """
         made = sorted(_MADE_WITH_SETTINGS.intersection(self.__dict__))
         if made:
-            raise CallerError(f"the app is in use ({', '.join(made)}): change settings before that")
+            raise CallerError(f"the app is in use ({', '.join(made)}): change settings before the first use")
         given = {name: value for name, value in settings.items() if value is not None}
         self._conf = replace(self._conf, **given)
         self._changed |= given
 
     def connection(self) -> Connection:
-        """Return a link to the broker, not yet open."""
+        """Return a new connection to the broker, not yet open."""
         if self._memory is not None:
             return self._memory.connect(self.conf)
         from celeriac.transport.connect import connect  # noqa: PLC0415 - only who connects waits for kombu
@@ -151,7 +151,7 @@ class Celeriac:
 
     @property
     def arbiter(self) -> Arbiter:
-        """Who decides elections: the broker, or what the setting ``election_url`` names."""
+        """The arbiter of elections: the broker, or the server in the setting ``election_url``."""
         return self._arbiters.get()
 
     @cached_property
@@ -167,10 +167,10 @@ class Celeriac:
         ttl: float = DEFAULT_TTL,
         on_step_down: Callable[[str], object] | None = None,
     ) -> Leadership:
-        """Return what makes this process the one that leads, of all that ask for the same name.
+        """Return a leadership with this name: one of all processes that request it is leader.
 
-        See :class:`~celeriac.node.leadership.Leadership`. After ``ttl`` seconds without a sign of life
-        of the leader another can lead.
+        See :class:`~celeriac.node.leadership.Leadership`. If the leader does not answer for ``ttl`` seconds,
+        another process can become leader.
         """
         return Leadership(
             name,
@@ -189,7 +189,7 @@ class Celeriac:
         It is called with the leadership first. Where another process leads it is not run, and gives None.
         """
         if callable(name):  # written without a name, it would be a decorator that nobody calls
-            raise CallerError('say what is led: @app.elected("nightly-report")')
+            raise CallerError('give the name of the leadership: @app.elected("nightly-report")')
         return lambda function: elected(lambda: self.leadership(name, ttl=ttl), function)
 
     # -- tasks
@@ -297,7 +297,7 @@ class Celeriac:
         return Result(task_id, backend=no_backend(self.conf), control=self.control)
 
     def close(self) -> None:
-        """End what runs in the background; to use the app again starts it again."""
+        """Stop all background threads; using the app again starts them again."""
         if "_sender" in self.__dict__:
             self._sender.close()
         if "_dispatcher" in self.__dict__:
@@ -322,8 +322,8 @@ class Celeriac:
     ) -> "Worker":
         """Return a worker that runs the tasks of this app; see :class:`~celeriac.worker.worker.Worker`.
 
-        ``pool`` is ``threads``, ``processes``, ``solo`` or ``gevent``. Processes import the app anew:
-        ``place`` says where it is, as ``module:attribute``.
+        ``pool`` is ``threads``, ``processes``, ``solo`` or ``gevent``. Pool processes import the app again:
+        ``place`` is its location, as ``module:attribute``.
         """
         from celeriac.worker.execute import Executor  # noqa: PLC0415 - only who runs tasks loads it
         from celeriac.worker.parts import Choices, Surroundings  # noqa: PLC0415

@@ -44,7 +44,7 @@ class PeerError(CeleriacError):
 
 
 class ImproperlyConfigured(CeleriacError):
-    """A setting is unknown, or holds what it cannot; the message names the setting and the fix."""
+    """A setting is unknown or has an invalid value; the message names the setting and the fix."""
 
 
 class NetworkError(CeleriacError, ConnectionError):
@@ -52,29 +52,29 @@ class NetworkError(CeleriacError, ConnectionError):
 
 
 class ConnectionLost(NetworkError):
-    """The link broke or could not be made. To try again, with a fresh link, is right."""
+    """The connection was lost or could not be established. Retry with a new connection."""
 
 
 class AccessRefused(NetworkError):
-    """The broker refused who we are or what we asked for. To try again is no use; the operator can fix it."""
+    """The broker refused the login or the operation. Retrying does not help; the operator can fix it."""
 
 
 class DiskError(CeleriacError, OSError):
-    """A file cannot be read or written; the message names it, and what the system said."""
+    """A file cannot be read or written; the message has the path and the system error."""
 
 
 class ResultTimeout(CeleriacError, TimeoutError):
-    """The time that somebody gave a result has passed. The task may still end; to wait again is fine."""
+    """The timeout of a wait has passed. The task may still end; wait again."""
 
 
 class ResultUnreadable(CeleriacError):
-    """There is a result, but it cannot be read; the message says why, and which side can mend it."""
+    """A stored result cannot be read; the message says why, and how to fix it."""
 
 
 class RemoteError(CeleriacError):
-    """A task failed where it ran. It is told as text: no class is looked up by a name that a peer sent.
+    """A task failed in its worker. The error is text: names of classes from peers are never imported.
 
-    ``task_id``, ``exc_type``, ``exc_module`` and ``exc_args`` are what the worker stored, and
+    ``task_id``, ``exc_type``, ``exc_module`` and ``exc_args`` are as stored by the worker, and
     ``traceback`` is its text, or None.
     """
 
@@ -148,4 +148,4 @@ class WorkerLost(CeleriacError):
 
 
 class NotRegistered(CeleriacError, KeyError):
-    """No task of this name is known here: import the module that defines it, or mend the name."""
+    """No task has this name here: import the module that defines it, or correct the name."""

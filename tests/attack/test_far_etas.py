@@ -125,7 +125,7 @@ def attack(wire: Wire, url: str, backend: str, count_aside: Callable[[], int]) -
             warnings = [line for line in worker.log().splitlines() if "worker_eta_task_limit" in line]
             # One a minute.
             assert 0 < len(warnings) < FAR_TASKS - HELD
-            assert "Set aside 1 tasks so far" in warnings[0]
+            assert "returned=1" in warnings[0]
             assert worker.errors() == []
 
 

@@ -73,7 +73,7 @@ def test_streams_of_one_user_leave_room_for_another(clients: Clients) -> None:
 
     assert [(status, line) for status, line, _ in own] == [(200, ": listening")] * MAX_LISTENERS_OF_OWNER
     assert refused[0] == 503
-    assert "16 streams of events are open for ada" in refused[1]
+    assert "16 event streams are open for ada: close one first" in refused[1]
     assert other[:2] == (200, ": listening")
 
 

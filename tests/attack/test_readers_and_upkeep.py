@@ -96,7 +96,7 @@ class Scene:
 
     def check(self, numbers: list[int], log: EventLog, *, at_least: int) -> None:
         """Check that each number came once and in order, or was removed on purpose."""
-        assert all(one < other for one, other in pairwise(numbers)), "not in order, or twice"
+        assert all(one < other for one, other in pairwise(numbers)), "its rows are unordered or duplicated"
         assert log.damage == []
         removed = join(marked(self.log().place))
         ends = pairwise([0, *numbers, max(at_least + 1, *numbers, 0)])

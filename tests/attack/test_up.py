@@ -106,7 +106,7 @@ def test_full_disk_is_reported_and_costs_no_event_and_no_dashboard(
 
     if not is_output_there:
         assert "No space left on device" in reason
-        assert "make room" in reason
+        assert "free disk space" in reason
     assert (code, is_gone) == (0, True), up.told
     lost = {*publisher.published} - read.ids
     print(
@@ -152,7 +152,7 @@ def test_up_that_finds_no_room_says_so_in_one_line(redis_url: str, tmp_path: Pat
         text = up.told
 
     assert code == 1, text
-    assert "No space left on device; make room, or take a larger disk" in text
+    assert "No space left on device; free disk space, or use a larger disk" in text
     assert len([line for line in text.splitlines() if line.startswith("error: ")]) == 1
     assert "Traceback" not in text
 

@@ -153,7 +153,7 @@ def test_another_time_is_chosen_and_an_exact_one_too(kept: Dashboard, visit: Vis
 def test_too_many_times_are_refused_with_what_to_do(kept: Dashboard, visit: Visit) -> None:
     page = answered(visit(kept).go("/history?range=month&by=minute"))
 
-    expect(page.locator(".notice")).to_contain_text("take longer ones")
+    expect(page.locator(".notice")).to_contain_text("use longer intervals")
 
 
 def test_the_slowest_and_those_that_fail_lead_to_their_percentiles(kept: Dashboard, visit: Visit) -> None:

@@ -133,7 +133,7 @@ def test_a_silent_recorder_and_old_tables_are_told_with_the_way_to_more(
     alerts = page.locator("[data-alerts] a")
 
     expect(alerts).to_have_count(2)
-    expect(alerts.first).to_contain_text("nothing is recorded: recorder eu-1: it has shown no sign of life")
+    expect(alerts.first).to_contain_text("nothing is recorded: recorder eu-1: no status update")
     expect(alerts.first).to_have_attribute("href", "/cluster")
     expect(alerts.last).to_contain_text("the tables of the history are 50 hours old")
     expect(alerts.last).to_have_attribute("href", "/history")

@@ -196,7 +196,7 @@ def test_what_is_not_in_memory_is_told_by_the_tables(
         page.wait_for_url("**/tasks/below")
         expect(page.locator("[data-kin=parent]")).to_contain_text("old")
         page = visitor.go("/tasks/never")
-        expect(page.locator("[data-empty=task]")).to_contain_text("mend the id")
+        expect(page.locator("[data-empty=task]")).to_contain_text("check the id")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

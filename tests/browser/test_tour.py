@@ -51,7 +51,7 @@ def test_it_can_be_walked_from_the_first_page_to_a_task_and_its_workflow(
     expect(page.locator("[data-queue-row]")).to_have_count(2)
     keep_picture(page, "overview", height=1300)
     page.get_by_role("link", name="FAILURE").click()
-    expect(page.locator("main")).to_contain_text("this one always fails")
+    expect(page.locator("main")).to_contain_text("example failure")
     keep_picture(page, "tasks", height=560)
     page.locator("tbody a[href^='/tasks/']").first.click()
     expect(page.locator("main")).to_contain_text("task-failed")

@@ -237,4 +237,4 @@ def test_where_a_grant_could_vanish_no_beat_begins_and_it_says_what_to_change() 
             beat.start()
 
         beat.close()
-    assert "election_min_level is L2" in str(raised.value)
+    assert "below election_min_level L2" in str(raised.value)

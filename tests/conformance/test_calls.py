@@ -270,7 +270,7 @@ def test_a_level_that_the_broker_lacks_names_the_settings_of_redis(redis_url: st
     with (
         pytest.raises(
             ImproperlyConfigured,
-            match=r"election_min_level is L2.*appendonly to yes and appendfsync to always",
+            match=r"election_min_level L2.*appendonly to yes and appendfsync to always",
         ),
         leader,
     ):

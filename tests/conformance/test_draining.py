@@ -430,7 +430,9 @@ def test_121_a_wait_outlasts_any_number_of_failed_attempts(outage: Outage) -> No
 
     assert attempts >= 9
     assert outage.value == "it came"
-    assert outage.error.startswith("no result of task never within 0.2 s; the way to results is broken")
+    assert outage.error.startswith(
+        "no result of task never within 0.2 s; last error of the result connection"
+    )
 
 
 def test_122_a_lost_connection_is_logged_as_a_warning(outage: Outage) -> None:

@@ -39,7 +39,7 @@ class Cluster:
         names = [each.hostname for each in self.workers]
         return all(
             all(line.format(name) in worker.log() for name in names if name != worker.hostname)
-            for workers, line in ((self.celery, "{} joined the party"), (self.ours, "Node {} joined"))
+            for workers, line in ((self.celery, "{} joined the party"), (self.ours, "gossip: node {} joined"))
             for worker in workers
         )
 
@@ -102,14 +102,14 @@ def test_059_three_celery_workers_elect_one_of_them_and_ours_follow(
         ]
         values = [result.get(timeout=PATIENCE) for result in results]
         followed = come_true(
-            lambda: all(each.log().count("is over here (following)") == ELECTIONS for each in cluster.ours)
+            lambda: all(each.log().count("ended (following)") == ELECTIONS for each in cluster.ours)
         )
 
         assert values == [number + 1 for number in range(ELECTIONS)]
         assert followed
         assert come_true(lambda: all(cluster.runs()[result.id] for result in results))
         assert [cluster.runs()[result.id] for result in results] == [1] * ELECTIONS
-        assert [each.log().count("won election") for each in cluster.ours] == [0, 0]
+        assert [each.log().count("won by this node") for each in cluster.ours] == [0, 0]
         assert [each.errors() for each in cluster.workers] == [[]] * 5
         assert all(each.is_alive for each in cluster.workers)
 
@@ -125,15 +125,15 @@ def test_060_an_election_with_few_celery_workers_is_refused(
         signature = cluster.app.signature("peers.add", (2, 3), queue="nobody")
 
         with pytest.raises(
-            CallerError, match=r"fewer than 3 of Celery's workers can stop them; 1 answered.*force"
+            CallerError, match=r"fewer than 3 Celery workers can crash them, and 1 answered.*force"
         ):
             signature.election(id="refused", timeout=10.0)
         signature.election(id="forced", force=True)
-        over = come_true(lambda: "Election forced is over here" in ours.log())
+        over = come_true(lambda: "election forced: ended" in ours.log())
 
         assert over
         # Sent before the other, and never: the log has come as far as that.
-        assert "Election refused" not in ours.log()
+        assert "election refused" not in ours.log()
         assert "'refused'" not in ours.log()
         assert ours.is_alive
         assert ours.errors() == []

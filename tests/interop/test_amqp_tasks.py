@@ -109,7 +109,9 @@ def test_a_queue_that_was_declared_otherwise_is_told_with_the_fix_and_the_link_g
     link = connect()
     other = queue._replace(max_priority=5)
 
-    with pytest.raises(AccessRefused, match=f"queue '{queue.name}' of another kind.*task_queue_max_priority"):
+    with pytest.raises(
+        AccessRefused, match=f"queue '{queue.name}' with other arguments.*task_queue_max_priority"
+    ):
         link.declare(other) if way == "declare" else link.consume(other, print, prefetch=1)
 
     taker = Taker(link, queue)
@@ -435,7 +437,7 @@ def test_what_rabbitmq_takes_amiss_unasked_is_a_lost_link(connect: Connect) -> N
     # As if it had waited too long to be settled: RabbitMQ closes the channel with the same words.
     consumer._channel.basic_ack(99)
 
-    with pytest.raises(ConnectionLost, match="raise the consumer_timeout"):
+    with pytest.raises(ConnectionLost, match="raise consumer_timeout"):
         drain_on(taker.link)
 
 

@@ -259,7 +259,7 @@ def test_a_message_that_the_broker_cannot_keep_is_a_lost_connection(
     name, _, _ = channel.queue_declare(exclusive=True, arguments=limits)
     channel.queue_bind(name, news.name)
 
-    with pytest.raises(ConnectionLost, match="could not keep message"):
+    with pytest.raises(ConnectionLost, match="did not store message"):
         publish(link, news, 1, 2, 3)
 
 

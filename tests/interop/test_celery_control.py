@@ -403,7 +403,7 @@ def test_our_node_tells_a_celery_client_that_it_lacks_a_command(shop: Shop) -> N
         "broadcast", command="shutdown", destination=[NODE], reply=True, timeout=PATIENCE
     )
 
-    assert answers == [{NODE: {"error": "this node has no command 'shutdown'"}}]
+    assert answers == [{NODE: {"error": "unknown command 'shutdown'"}}]
     assert shop.console.ask("ping", destination=[NODE], timeout=PATIENCE) == [{NODE: {"ok": "pong"}}]
     assert shop.node.mailbox.refused["unknown"] == before + 1
     assert shop.node.is_running

@@ -93,7 +93,7 @@ def _show(worker: CeleryWorker) -> None:
 
 def wins(workers: list[CeleryWorker]) -> list[int]:
     """Return how many elections each of these says it won."""
-    return [worker.log().count("This node won election") for worker in workers]
+    return [worker.log().count("won by this node") for worker in workers]
 
 
 @pytest.mark.parametrize("version", NEWEST)

@@ -85,9 +85,9 @@ def test_kill_9_of_a_worker_is_seen_told_and_logged(cluster: Cluster) -> None:
         told = cluster.wait_for(worker, "LOST")
 
     assert told["reason"].startswith("silent for ")
-    assert f"{worker.hostname} is there" in cluster.observer.log()
-    assert f"{worker.hostname} is suspect: silent for" in cluster.observer.log()
-    assert f"{worker.hostname} is lost: silent for" in cluster.observer.log()
+    assert f"celeriac: {worker.hostname} joined" in cluster.observer.log()
+    assert f"celeriac: {worker.hostname} suspect, silent for" in cluster.observer.log()
+    assert f"celeriac: {worker.hostname} lost: silent for" in cluster.observer.log()
     assert cluster.observer.errors() == []
 
 
@@ -98,15 +98,15 @@ def test_a_farewell_is_no_loss(cluster: Cluster) -> None:
         worker.stop()
         told = cluster.wait_for(worker, "LEFT")
 
-    assert told["reason"] == "said farewell"
-    assert f"{worker.hostname} left." in cluster.observer.log()
-    assert f"{worker.hostname} is lost" not in cluster.observer.log()
+    assert told["reason"] == "shut down cleanly"
+    assert f"celeriac: {worker.hostname} left" in cluster.observer.log()
+    assert f"{worker.hostname} lost" not in cluster.observer.log()
 
 
 def test_the_worker_itself_is_a_member(cluster: Cluster) -> None:
     told = cluster.members()[cluster.observer.hostname]
 
-    assert (told["state"], told["reason"], told["pid"]) == ("ALIVE", "this node", cluster.observer.pid)
+    assert (told["state"], told["reason"], told["pid"]) == ("ALIVE", "own node", cluster.observer.pid)
 
 
 def test_celerys_own_command_line_asks_for_the_members(cluster: Cluster) -> None:
@@ -147,4 +147,4 @@ def test_after_the_broker_was_gone_the_living_are_told_from_the_dead_as_before(c
         cluster.wait_for(dying, "LOST")
 
         assert cluster.members()[living.hostname]["state"] == "ALIVE"
-        assert f"{living.hostname} is lost" not in cluster.observer.log()
+        assert f"{living.hostname} lost" not in cluster.observer.log()

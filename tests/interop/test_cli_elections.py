@@ -74,6 +74,8 @@ def test_a_redis_that_keeps_nothing_is_told_as_such() -> None:
         result = run(forgetful, "elect", "tidy", "--force", "--yes", "--timeout", "0.2")
 
     assert shown.stderr == "nobody is known to lead anything now\n"
-    assert shown.stdout.startswith("level L1, below election_min_level (L2), so nobody can lead: Redis keeps")
+    assert shown.stdout.startswith(
+        "level L1, below election_min_level (L2), so nobody can lead: Redis stores"
+    )
     assert result.returncode == 69
     assert "level L1, below election_min_level (L2)" in result.stderr

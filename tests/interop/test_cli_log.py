@@ -439,7 +439,7 @@ def test_verify_tells_what_is_damaged_and_what_to_do(damaged: Path) -> None:
     assert result.returncode == 1
     assert (finding["weight"], finding["kind"]) == ("damage", "altered")
     assert finding["where"] == str(segments(damaged)[1].relative_to(damaged))
-    assert "bring it back from a copy" in finding["fix"]
+    assert "restore it from a backup" in finding["fix"]
 
 
 @pytest.mark.parametrize(
@@ -608,7 +608,7 @@ except ImproperlyConfigured as error:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
-    assert result.stdout.startswith("True\na history needs pyarrow"), result.stderr
+    assert result.stdout.startswith("True\nthe history needs pyarrow"), result.stderr
 
 
 def test_no_command_loads_arrow_before_it_reads_a_log() -> None:

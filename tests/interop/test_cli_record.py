@@ -211,9 +211,9 @@ def test_whether_it_is_well_can_be_asked(place: Place) -> None:
     stopped = place.check()
 
     assert never[0] == 1
-    assert "no recorder has told of itself" in never[1]
+    assert "no recorder status found in" in never[1]
     assert running == (0, "recorder one: alive and well")
-    assert stopped == (1, "recorder one: it was stopped")
+    assert stopped == (1, "recorder one: stopped by request")
 
 
 def test_a_recorder_that_was_killed_is_not_well_and_what_it_recorded_is_kept(place: Place) -> None:
@@ -225,7 +225,7 @@ def test_a_recorder_that_was_killed_is_not_well_and_what_it_recorded_is_kept(pla
     program.process.kill()
     program.wait()
 
-    assert place.check() == (1, f"recorder one: its process, {program.process.pid}, is gone")
+    assert place.check() == (1, f"recorder one: process {program.process.pid} is not running")
     assert place.uuids() == [f"t{number}" for number in range(10)]
 
 
@@ -239,7 +239,7 @@ def test_a_second_of_the_same_name_is_refused_and_tells_nothing_in_the_place_of_
     code = second.wait()
 
     assert code == 78
-    assert "a recorder named 'one' runs already" in second.said
+    assert "a recorder named 'one' is already running" in second.said
     assert place.check()[0] == 0
     assert place.status()["pid"] == first.process.pid
 
@@ -296,8 +296,8 @@ def test_a_disk_that_takes_nothing_is_told_and_recording_goes_on_when_it_does(pl
     place.wait_for(program, 11)
 
     assert code == 1
-    assert "the disk takes nothing" in answer
-    assert "raise the limit on the size of files" in answer
+    assert "disk full or read-only" in answer
+    assert "raise the file size limit" in answer
     assert place.check()[0] == 0
     assert place.uuids() == ["first", *(f"t{number}" for number in range(10))]
 

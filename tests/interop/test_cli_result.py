@@ -193,7 +193,7 @@ def test_a_store_that_goes_away_for_good_is_told_when_the_time_has_passed(own_re
 
     assert waiting.returncode == 69
     assert "within 3 s" in err
-    assert "the way to results is broken" in err
+    assert "last error of the result connection" in err
 
 
 def test_a_store_that_refuses_us_is_one_line_and_code_77(own_redis: RedisServer) -> None:

@@ -141,7 +141,7 @@ def test_a_camera_that_fails_to_the_end_fails_the_command(redis: RedisServer, tm
 
     assert process.returncode == 1
     assert err.startswith("a picture every 0.2 s, by darkroom.Broken; Ctrl-C ends it\n")
-    assert "A picture of Broken failed: the film is torn; the next is tried in time." in err
+    assert "camera: picture of Broken failed, retrying at the next interval: the film is torn" in err
     assert err.splitlines()[-1].startswith(
         "error: the camera darkroom.Broken failed: OSError: the film is torn; run it with --debug"
     )
@@ -209,8 +209,8 @@ def test_cameras_of_ours_keep_what_happens_without_secrets(
         (("a.state", "--parquet", "b"), 2, "one of OUTPUT"),
         (("--camera", "x:Y", "--parquet", "b"), 2, "one of OUTPUT"),
         (("--until-quiet", "--database", "sqlite://"), 2, "--until-quiet is for a file"),
-        (("--camera", "json:dumps"), 2, "is no camera ("),
-        (("--database", "nonsense"), 78, "'nonsense' is no URL of a database"),
+        (("--camera", "json:dumps"), 2, "invalid camera "),
+        (("--database", "nonsense"), 78, "invalid database URL 'nonsense': use"),
         (("--camera", "nowhere:Camera"), 78, "no module 'nowhere'"),
         (("--parquet", "b", "--maxrate", "often"), 2, "often"),
     ],

@@ -202,7 +202,7 @@ def test_tables_that_were_dropped_meanwhile_are_made_again(url: str) -> None:
         with camera.engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE celeriac_tasks")
         state.event(Succeeded(timestamp=1e9 + 1, clock=2, hostname="w@x", uuid="t1"))
-        with pytest.raises(ImproperlyConfigured, match="not as Celeriac makes them"):
+        with pytest.raises(ImproperlyConfigured, match="were not created by Celeriac"):
             camera.on_shutter(state)
 
         camera.on_shutter(state)

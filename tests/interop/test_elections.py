@@ -59,7 +59,9 @@ class Scene:
         """Return how often each election was won, by what the workers wrote."""
         logs = "\n".join(worker.log() for worker in self.workers)
         return Counter(
-            line.split("won election ")[1].split()[0] for line in logs.splitlines() if "won election" in line
+            line.partition(": won by this node")[0].split()[-1]
+            for line in logs.splitlines()
+            if "won by this node" in line
         )
 
     def record(self, id_: str) -> Any:
@@ -177,14 +179,14 @@ def test_what_is_not_allowed_and_what_nobody_knows_harms_no_worker(scene: Scene)
     assert app.control.inspect(names, timeout=PATIENCE).ping().keys() == set(names)
     assert [worker.errors() for worker in scene.workers] == [[], [], []]
     logs = [worker.log() for worker in scene.workers]
-    assert all("task os.remove is not named in election_actions" in log for log in logs)
+    assert all("task os.remove is not listed in election_actions" in log for log in logs)
     assert all("no handler for topic 'no-such-topic'" in log for log in logs)
 
 
 def test_the_level_is_in_the_log(scene: Scene) -> None:
     logs = [worker.log() for worker in scene.workers]
 
-    assert all("Elections are of level L" in log for log in logs)
+    assert all("election: level L" in log for log in logs)
 
 
 # -- clients of Celery's
@@ -255,7 +257,7 @@ def test_a_leadership_passes_from_one_to_the_next_with_its_note(place: tuple[str
 
 def test_a_redis_that_keeps_nothing_decides_nothing_unless_it_is_wanted(redis_url: str) -> None:
     with Stage.on(redis_url, redis_url) as stage:
-        with pytest.raises(ImproperlyConfigured, match=r"level L1.*election_min_level is L2") as raised:
+        with pytest.raises(ImproperlyConfigured, match=r"level is L1, below election_min_level L2") as raised:
             stage.app.leadership("report").elect(timeout=0)
         leases = stage.app.arbiter.leases()
     with (

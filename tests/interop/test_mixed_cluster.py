@@ -212,14 +212,14 @@ def test_a_worker_of_celerys_that_joins_later_does_not_run_what_was_revoked_at_o
 def test_who_joins_is_noticed_by_all_four(mixed: Mixed, late: Late) -> None:
     for name in (late.celery.hostname, late.ours.hostname):
         assert_all_log(mixed.celery, f"{name} joined the party")
-        assert_all_log(mixed.ours, f"Node {name} joined")
+        assert_all_log(mixed.ours, f"gossip: node {name} joined")
 
 
 @pytest.fixture(scope="module")
 def gone(mixed: Mixed, late: Late) -> Late:
     """The worker of ours has left and come again; then both were killed."""
     late.ours.stop()
-    assert_all_log(mixed.ours, f"Node {late.ours.hostname} left")
+    assert_all_log(mixed.ours, f"gossip: node {late.ours.hostname} left")
     late.ours.start()
     late.celery.kill()
     late.ours.kill()
@@ -228,7 +228,7 @@ def gone(mixed: Mixed, late: Late) -> Late:
 
 def test_who_leaves_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:
     assert_all_log(mixed.celery, f"{gone.ours.hostname} left")
-    assert_all_log(mixed.ours, f"Node {gone.ours.hostname} left")
+    assert_all_log(mixed.ours, f"gossip: node {gone.ours.hostname} left")
 
 
 # -- tasks, once they are gone
@@ -356,7 +356,7 @@ def test_what_runs_on_any_of_the_four_is_shown_to_both_clients(mixed: Mixed) -> 
 def test_who_is_killed_is_noticed_by_all_four(mixed: Mixed, gone: Late) -> None:
     for name in (gone.celery.hostname, gone.ours.hostname):
         assert_all_log(mixed.celery, f"missed heartbeat from {name}")
-        assert_all_log(mixed.ours, f"Node {name} is lost")
+        assert_all_log(mixed.ours, f"gossip: node {name} lost")
 
 
 def assert_all_log(workers: list[Any], text: str) -> None:

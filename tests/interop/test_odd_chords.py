@@ -48,7 +48,7 @@ def test_a_chord_that_cannot_be_counted_is_told_at_once(
         spoil(client)
 
     # Not a lost link, after which it would be tried again and again.
-    with pytest.raises(ImproperlyConfigured, match=r"group cannot be counted.*set result_chord_ordered"):
+    with pytest.raises(ImproperlyConfigured, match=r"cannot count group.*use the same result_chord_ordered"):
         backend.end_chord_part(
             group_id="group",
             group_index=0,

@@ -128,7 +128,7 @@ def test_it_stops_though_a_client_is_still_there(server: PostgresServer) -> None
 
 
 def test_a_server_that_runs_is_not_started_twice(server: PostgresServer) -> None:
-    with pytest.raises(CallerError, match="runs already"):
+    with pytest.raises(CallerError, match="is already running"):
         server.start()
 
     assert ask(server, "SELECT 1") == (1,)

@@ -86,7 +86,9 @@ def test_probe_signs_in_at_redis(own_redis: RedisServer, celery_worker: StartWor
     assert probe("-d", worker.hostname, "-b", url, "--timeout", "60")[0] == 0
     code, line = probe("-d", worker.hostname, "-b", url.replace("hu%2Fsh", "wrong"), "--timeout", "1")
     assert code == 77
-    assert line.startswith(f"error: the broker at redis://mon:**@127.0.0.1:{own_redis.port}/7 refused us: ")
+    assert line.startswith(
+        f"error: access refused by the broker at redis://mon:**@127.0.0.1:{own_redis.port}/7: "
+    )
 
 
 @pytest.mark.parametrize("change", ["/nowhere", ":wrong@"])

@@ -224,7 +224,7 @@ def test_an_entry_that_holds_no_message_is_dropped_once_and_told(
 
     assert wait_until(lambda: taker.link.drain(0) == 0 and held(client) == (1, 1), patience=PATIENCE)
     assert taker.numbers == [1]
-    assert caplog.text.count("no message can be read in it") == (entry is not None)
+    assert caplog.text.count("not a readable message") == (entry is not None)
 
 
 @pytest.mark.parametrize(
@@ -247,4 +247,4 @@ def test_an_entry_that_no_queue_can_take_back_stays_and_harms_nobody(
         lambda: taker.link.drain(0) == 0 and client.zscore("unacked_index", "tag") > 1, patience=PATIENCE
     )
     assert (taker.numbers, held(client)) == ([1], (2, 2))
-    assert caplog.text.count("it stays there") == 1
+    assert caplog.text.count("left in place") == 1

@@ -178,7 +178,7 @@ def test_where_a_user_may_not_be_told_tasks_come_all_the_same(
             assert taker.drain(1) == [number]
             taker.accept()
 
-    assert caplog.text.count("does not say when a task comes") == 1
+    assert caplog.text.count("no notification of new tasks") == 1
     assert PASSWORD not in caplog.text
 
 

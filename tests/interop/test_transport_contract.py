@@ -120,7 +120,7 @@ def test_each_broker_of_a_list_is_tried(broker: str, nobody: int, request: pytes
 def test_a_database_that_redis_does_not_have_is_no_lost_connection(redis_server: RedisServer) -> None:
     link = connect_to(Settings(broker_url=f"redis://{LOOPBACK}:{redis_server.port}/celery"))
 
-    with pytest.raises(ImproperlyConfigured, match="no number"):
+    with pytest.raises(ImproperlyConfigured, match="is not a number"):
         link.open()
 
 
@@ -159,7 +159,7 @@ def password_redis() -> Iterator[PasswordRedis]:
 def test_redis_refuses_a_wrong_password(password_redis: PasswordRedis, password: str, way: Way) -> None:
     link = connect_to(Settings(broker_url=password_redis.url_with(password)))
 
-    with pytest.raises(AccessRefused, match="refused us") as caught:
+    with pytest.raises(AccessRefused, match="access refused by") as caught:
         use(link, way)
 
     assert not password or password not in str(caught.value)
@@ -181,7 +181,7 @@ def test_redis_takes_the_right_password(password_redis: PasswordRedis) -> None:
 def test_rabbitmq_refuses_a_wrong_user_or_password(rabbit_server: RabbitNode, login: str, way: Way) -> None:
     link = connect_to(Settings(broker_url=f"amqp://{login}@{LOOPBACK}:{rabbit_server.port}//"))
 
-    with pytest.raises(AccessRefused, match="refused us") as caught:
+    with pytest.raises(AccessRefused, match="access refused by") as caught:
         use(link, way)
 
     assert "open-barley" not in str(caught.value)
@@ -194,7 +194,7 @@ def test_rabbitmq_refuses_an_exchange_that_is_of_another_kind(amqp_url: str) -> 
         link.publish(news, body(1))
     other = connect_to(Settings(broker_url=amqp_url))
 
-    with pytest.raises(AccessRefused, match="refused us"):
+    with pytest.raises(AccessRefused, match="access refused by"):
         other.publish(news._replace(type="direct"), body(1))
 
     other.close()

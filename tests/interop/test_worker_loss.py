@@ -129,7 +129,7 @@ def test_a_task_with_early_acknowledgement_does_not_run_again_when_its_worker_wa
 ) -> None:
     written = Counter(lines(killed.file))
 
-    assert (written["begin early"], written["end early"]) == (1, 0)
+    assert (written["begin early"], written["truncated message properties"]) == (1, 0)
     assert not killed.early.ready()
 
 
@@ -215,9 +215,9 @@ def stopped(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def stop(worker: CeleriacWorker, *, twice: bool = False, go: Path | None = None) -> int | None:
     """Stop a worker by one signal or two; let its task go on once it is about to stop; say how it ended."""
-    stops = worker.log().count("Stopping")
+    stops = worker.log().count("worker: stopping")
     worker.signal(signal.SIGTERM)
-    assert come_true(lambda: worker.log().count("Stopping") > stops)
+    assert come_true(lambda: worker.log().count("worker: stopping") > stops)
     if twice:
         worker.signal(signal.SIGTERM)
     if go is not None:

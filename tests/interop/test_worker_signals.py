@@ -65,7 +65,7 @@ class Scene:
             # Busy with its task it tells nothing of the first. Two signals of one kind may become one.
             os.killpg(self.worker.pid, signal.SIGTERM)
             return
-        assert self.soon(lambda: "Stopping" in self.worker.log())
+        assert self.soon(lambda: "worker: stopping" in self.worker.log())
         self.press()
 
     def family(self) -> list[psutil.Process]:

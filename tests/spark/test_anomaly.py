@@ -159,7 +159,7 @@ def test_a_task_is_stuck_if_the_process_that_had_it_is_gone(found: list[Fields])
         "early": (100, 50, None, DAY),
     }
     assert next(row["text"] for row in found if row["subject"] == "lost") == (
-        "shop.pay was on dead, process 1, which was gone after 50.0 s: nobody says how it ended"
+        "shop.pay was on dead, process 1, which was lost after 50.0 s; its outcome is unknown"
     )
 
 
@@ -186,5 +186,5 @@ def test_a_gap_is_wrong_if_it_is_long_enough_to_miss_something(found: list[Field
 
     assert gaps == {"long": (0, 1.0, 1.0, DAY)}
     assert next(row["text"] for row in found if row["kind"] == "gap") == (
-        "nobody listened for 1.0 s: 100% of '%s' lost"
+        "no events received for 1.0 s: 100% of '%s' lost"
     )

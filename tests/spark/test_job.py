@@ -194,7 +194,7 @@ def test_segments_that_cannot_be_used_are_told_and_the_run_goes_on_and_is_mended
     mended = Pipeline(spark, log, warehouse).run()
 
     assert len(report.faults) == len(again.faults) == 3
-    assert "timestamp is string, and not double; it was left out" in "\n".join(report.faults)
+    assert "timestamp has type string, not double; skipped" in "\n".join(report.faults)
     assert report.events == segments[0].rows
     assert again.chunks == 0
     assert {row[1:3] for row in told} == {
@@ -327,7 +327,7 @@ def test_spark_leaves_out_a_join_with_a_table_without_files(spark: SparkSession,
 
 
 def test_a_second_job_is_refused_while_one_writes(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    with Warehouse(spark, tmp_path).alone(), pytest.raises(DiskError, match="another job of the pipeline"):
+    with Warehouse(spark, tmp_path).alone(), pytest.raises(DiskError, match="another pipeline job"):
         Pipeline(spark, log, tmp_path).run()
 
 

@@ -194,7 +194,7 @@ def test_a_java_that_ends_at_once_is_reported_with_the_name_of_its_log(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     with (
-        pytest.raises(ImproperlyConfigured, match=r"Spark does not start: .*; more is in .*x/log"),
+        pytest.raises(ImproperlyConfigured, match=r"cannot start Spark: .*; details are in .*x/log"),
         open_session(log_file=tmp_path / "x" / "log"),
     ):
         pass

@@ -10,16 +10,16 @@ from tests.tidy.repository import ROOT
 PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| `(.*?)` \| `(CELERIAC_\w+)` \| (.+) \|$", re.MULTILINE)
 WORDS: dict[object, str] = {
-    bool: "switch",
-    int: "whole number",
-    int | None: "whole number or none",
+    bool: "boolean",
+    int: "integer",
+    int | None: "integer or none",
     float: "seconds",
     float | None: "seconds or none",
-    str: "text",
-    str | None: "text or none",
-    tuple[str, ...]: "list of texts",
+    str: "string",
+    str | None: "string or none",
+    tuple[str, ...]: "list of strings",
     Mapping[str, object]: "table",
-    bool | Mapping[str, object]: "switch or table",
+    bool | Mapping[str, object]: "boolean or table",
 }
 
 
@@ -31,7 +31,7 @@ def truth() -> list[tuple[str, str, str, str]]:
         if not each.name.startswith("_"):
             kind = WORDS[each.type]
             if each.name in ("broker_url", "result_backend", "election_url"):
-                kind = kind.replace("text", "URL")
+                kind = kind.replace("string", "URL")
             default = repr(getattr(settings, each.name))
             rows.append((each.name, kind, default, f"CELERIAC_{each.name.upper()}"))
     return rows

@@ -257,7 +257,7 @@ def test_a_log_that_cannot_be_read_here_keeps_nobody_from_watching(
     result = run(broker=MemoryBroker())
 
     assert result.exit_code == 0, result.output
-    assert ".celeriac/log is not read: a history needs pyarrow" in result.output
+    assert ".celeriac/log is not read: the history needs pyarrow" in result.output
 
 
 def test_a_broker_that_is_not_there_is_code_69_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_screen_is_filled(tmp_p
     result = run("--allow-control", "--audit", str(tmp_path), broker=MemoryBroker())
 
     assert result.exit_code == 1
-    assert "name a file that can be written with --audit" in result.output
+    assert "free disk space, or name a writable file with --audit" in result.output
 
 
 def test_without_a_terminal_it_names_what_to_use_instead() -> None:

@@ -154,9 +154,9 @@ def test_a_queue_that_is_exclusive_by_default_cannot_be_durable(kind: str) -> No
     message = refusal(arguments)
 
     assert message == (
-        f"{kind}_queue_durable and {kind}_queue_exclusive are both on ({kind}_queue_exclusive is by default),"
-        " but an exclusive queue ends with its connection;"
-        f" set {kind}_queue_exclusive to False, or leave {kind}_queue_durable off"
+        f"{kind}_queue_durable and {kind}_queue_exclusive are both on "
+        f"({kind}_queue_exclusive is on by default), but an exclusive queue is deleted with its "
+        f"connection; set {kind}_queue_exclusive to False, or {kind}_queue_durable to False"
     )
 
 
@@ -176,7 +176,7 @@ def test_events_are_json_and_the_message_says_why(serializer: object) -> None:
     message = refusal(arguments)
 
     assert message.startswith("event_serializer is ")
-    assert "use 'json': Celeriac takes JSON only, because to read pickle" in message
+    assert "use 'json': Celeriac accepts JSON only, because pickle" in message
 
 
 @pytest.mark.parametrize("accepted", [["pickle"], ["json", "pickle"], [], "json", ["json", 1]])
@@ -186,7 +186,7 @@ def test_only_json_is_accepted_and_the_message_says_why(accepted: object) -> Non
     message = refusal(arguments)
 
     assert message.startswith("accept_content is ")
-    assert "use ['json']: Celeriac takes JSON only" in message
+    assert "use ['json']: Celeriac accepts JSON only" in message
 
 
 @pytest.mark.parametrize("accepted", [["json"], ("application/json",), ["json", "application/json"]])
@@ -228,7 +228,7 @@ def test_some_seconds_are_of_no_use_below_a_least(name: str, value: object) -> N
         ("election_mixed", "use 'follow' or 'refuse'"),
         (
             "election_url",
-            "give a URL such as redis://127.0.0.1:6379/0, or an empty text for that of the broker",
+            "give a URL such as redis://127.0.0.1:6379/0, or an empty string to use the broker",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_how_elections_are_decided_is_one_of_what_there_is(name: str, fix: str, 
 def test_results_are_kept_for_some_seconds_or_for_ever(value: object) -> None:
     message = refusal({"result_expires": value})
 
-    assert message.endswith(" (argument); give a number of seconds, or 0 for no end")
+    assert message.endswith(" (argument); give a number of seconds, or 0 for no limit")
     assert load({"result_expires": 0}).result_expires == 0.0
 
 
@@ -266,7 +266,7 @@ def test_limits_are_whole_numbers_above_zero(name: str, value: object) -> None:
 
     message = refusal(arguments)
 
-    assert message == f"{name} is {value!r} (argument); give a whole number above 0"
+    assert message == f"{name} is {value!r} (argument); give an integer above 0"
 
 
 def test_the_heartbeat_may_be_zero() -> None:
@@ -303,7 +303,7 @@ def test_names_are_texts_that_are_not_empty(name: str, value: object) -> None:
 
     message = refusal(arguments)
 
-    assert message == f"{name} is {value!r} (argument); give a text that is not empty"
+    assert message == f"{name} is {value!r} (argument); give a string that is not empty"
 
 
 @pytest.mark.parametrize("value", ["revoke", [""], [1], {"revoke"}, 1])
@@ -313,7 +313,7 @@ def test_a_list_of_commands_is_a_list_of_texts(value: object) -> None:
     message = refusal(arguments)
 
     assert message.startswith("control_allow is ")
-    assert message.endswith(" (argument); give a list of texts, in a variable as a,b")
+    assert message.endswith(" (argument); give a list of strings; in a variable: a,b")
 
 
 def test_a_list_is_kept_as_a_tuple() -> None:
@@ -331,7 +331,7 @@ def test_transport_options_are_a_table(value: object) -> None:
     message = refusal(arguments)
 
     assert message.startswith("broker_transport_options is ")
-    assert message.endswith(" (argument); give a table, in a variable as JSON")
+    assert message.endswith(" (argument); give a table; in a variable: JSON")
 
 
 @pytest.mark.parametrize("value", [True, False, {"ca_certs": "ca.pem", "cert_reqs": ssl.CERT_REQUIRED}])
@@ -359,7 +359,7 @@ def test_the_broker_is_a_url(value: object) -> None:
     message = refusal(arguments)
 
     assert message.startswith("broker_url is ")
-    assert message.endswith("give a URL such as redis://127.0.0.1:6379/0; several are parted by ;")
+    assert message.endswith("give a URL such as redis://127.0.0.1:6379/0; separate several by ;")
 
 
 @pytest.mark.parametrize("value", ["redis", SECRET, 1])
@@ -368,7 +368,7 @@ def test_the_result_backend_is_a_url(value: object) -> None:
 
     message = refusal(arguments)
 
-    assert "give a URL such as redis://127.0.0.1:6379/0 or rpc://, or an empty text for none" in message
+    assert "give a URL such as redis://127.0.0.1:6379/0 or rpc://, or an empty string for none" in message
 
 
 @pytest.mark.parametrize("name", ["result_backend", "broker_login_method"])
@@ -395,8 +395,7 @@ def test_the_longest_wait_is_not_shorter_than_the_first() -> None:
     message = refusal(arguments)
 
     assert message == (
-        "broker_retry_cap is 1.0, but the longest wait cannot be shorter than the first, 2.0;"
-        " raise it, or lower broker_retry_base"
+        "broker_retry_cap is 1.0, less than broker_retry_base, 2.0; raise it, or lower broker_retry_base"
     )
 
 
@@ -489,7 +488,7 @@ def test_a_variable_that_cannot_be_read_is_named(name: str, text: str) -> None:
         ("CELERIAC_BROKR_URL", "did you mean CELERIAC_BROKER_URL?"),
         ("CELERIAC_broker_url", "did you mean CELERIAC_BROKER_URL?"),
         ("CELERIAC_EVENT_TTL", "did you mean CELERIAC_EVENT_QUEUE_TTL?"),
-        ("CELERIAC_ZZZ", "the reference of settings lists all there are"),
+        ("CELERIAC_ZZZ", "see the settings reference for all names"),
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_nearest_one(variable: str, fix: str) -> None:

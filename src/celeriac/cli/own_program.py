@@ -118,7 +118,7 @@ class RecorderProgram(OwnProgram):
         if self._full is not None and self._silent < _SILENT + _RECOVERY:
             return self._full
         is_hung = self._silent >= _HUNG
-        text = f"it has shown no sign of life for {self._silent} seconds"
+        text = f"no status update for {self._silent} seconds"
         return Ailment("hung" if is_hung else "silent", text, is_hung)
 
     def _disk_trouble(self) -> str:
@@ -127,7 +127,7 @@ class RecorderProgram(OwnProgram):
             with TemporaryFile(dir=self._spool) as file:
                 file.write(bytes(_PROBE_BYTES))
         except OSError as error:
-            return str(failed("the disk takes nothing", error))
+            return str(failed("disk full or read-only", error))
         return ""
 
     def _is_ready(self) -> bool:

@@ -15,7 +15,7 @@ _LONGEST = 1e9
 _SWITCH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 #: Those in Python itself, by the names that Celery gives them.
 _COMPRESSIONS = ("gzip", "bzip2", "lzma")
-_JSON_ONLY = "Celeriac takes JSON only, because to read pickle or YAML can run what a peer sent"
+_JSON_ONLY = "Celeriac accepts JSON only, because pickle and YAML can run code of a peer"
 #: How far an election can be relied on, from the least.
 _LEVELS = ("L0", "L1", "L2", "L3")
 #: What may become of the arguments of a task before they are written.
@@ -74,29 +74,29 @@ def _at_least(least: float) -> _Kind:
 
 _KINDS: dict[object, _Kind] = {
     bool: _Kind("use true or false", lambda value: isinstance(value, bool), _read_switch),
-    int: _Kind("give a whole number above 0", lambda value: type(value) is int and value > 0, int),
+    int: _Kind("give an integer above 0", lambda value: type(value) is int and value > 0, int),
     float: _Kind("give a number of seconds above 0", _is_seconds, float, float),
-    str: _Kind("give a text that is not empty", lambda value: isinstance(value, str) and value != ""),
+    str: _Kind("give a string that is not empty", lambda value: isinstance(value, str) and value != ""),
     # Neither a variable nor TOML can say None, so an empty text does.
     str | None: _Kind(
-        "give a text", lambda value: isinstance(value, str | None), keep=lambda value: value or None
+        "give a string", lambda value: isinstance(value, str | None), keep=lambda value: value or None
     ),
     float | None: _Kind(
-        "give a number of seconds above 0, or an empty text for none",
+        "give a number of seconds above 0, or an empty string for none",
         lambda value: value in (None, "") or _is_seconds(value),
         lambda text: float(text) if text else None,
         lambda value: None if value in (None, "") else float(value),
     ),
     int | None: _Kind(
-        "give a whole number above 0, or an empty text for none",
+        "give an integer above 0, or an empty string for none",
         lambda value: value in (None, "") or (type(value) is int and value > 0),
         lambda text: int(text) if text else None,
         lambda value: value or None,
     ),
-    tuple[str, ...]: _Kind("give a list of texts, in a variable as a,b", _is_texts, _read_texts, tuple),
-    Mapping[str, object]: _Kind("give a table, in a variable as JSON", _is_table, json.loads, _copied),
+    tuple[str, ...]: _Kind("give a list of strings; in a variable: a,b", _is_texts, _read_texts, tuple),
+    Mapping[str, object]: _Kind("give a table; in a variable: JSON", _is_table, json.loads, _copied),
     bool | Mapping[str, object]: _Kind(
-        "use true or false, or give a table, in a variable as JSON",
+        "use true or false, or give a table; in a variable: JSON",
         lambda value: isinstance(value, bool) or _is_table(value),
         _read_switch,
         _copied,
@@ -104,14 +104,14 @@ _KINDS: dict[object, _Kind] = {
 }
 #: Settings that are more particular than their type.
 _PARTICULAR = {
-    "broker_url": _Kind("give a URL such as redis://127.0.0.1:6379/0; several are parted by ;", _is_url),
+    "broker_url": _Kind("give a URL such as redis://127.0.0.1:6379/0; separate several by ;", _is_url),
     "result_backend": _Kind(
-        "give a URL such as redis://127.0.0.1:6379/0 or rpc://, or an empty text for none",
+        "give a URL such as redis://127.0.0.1:6379/0 or rpc://, or an empty string for none",
         lambda value: value in (None, "") or _is_url(value),
         keep=lambda value: value or None,
     ),
     "election_url": _Kind(
-        "give a URL such as redis://127.0.0.1:6379/0, or an empty text for that of the broker",
+        "give a URL such as redis://127.0.0.1:6379/0, or an empty string to use the broker",
         lambda value: value in (None, "") or _is_url(value),
         keep=lambda value: value or None,
     ),
@@ -124,19 +124,19 @@ _PARTICULAR = {
     # Shorter, and one who was stopped for as long would claim what was decided long ago.
     "election_retain": _at_least(60.0),
     "result_expires": _Kind(
-        "give a number of seconds, or 0 for no end",
+        "give a number of seconds, or 0 for no limit",
         lambda value: _is_seconds(value) or (type(value) in (int, float) and value == 0),
         float,
         float,
     ),
     "redact_tasks": _Kind(
-        f"give a table of {', '.join(_POLICIES)} by names of tasks, in a variable as JSON",
+        f"give a table from task names to {', '.join(_POLICIES)}; in a variable: JSON",
         lambda value: _is_table(value) and all(policy in _POLICIES for policy in value.values()),
         json.loads,
         _copied,
     ),
     "result_compression": _Kind(
-        f"use one of {', '.join(_COMPRESSIONS)}, or an empty text for none",
+        f"use one of {', '.join(_COMPRESSIONS)}, or an empty string for none",
         lambda value: value in (None, "", *_COMPRESSIONS),
         keep=lambda value: value or None,
     ),
@@ -144,7 +144,7 @@ _PARTICULAR = {
         "use 'classic' or 'quorum'", lambda value: value in ("classic", "quorum")
     ),
     "task_default_priority": _Kind(
-        "give a whole number from 0 to 255, or an empty text for none",
+        "give an integer from 0 to 255, or an empty string for none",
         lambda value: value in (None, "") or (type(value) is int and 0 <= value <= 255),
         lambda text: int(text) if text else None,
         lambda value: None if value == "" else value,

@@ -1,4 +1,4 @@
-"""What one peer may send, each limit beside its reason."""
+"""Limits of the input of a peer, each with its reason."""
 
 from dataclasses import dataclass
 
@@ -11,21 +11,21 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one peer may send. Beyond it the message is refused and counted."""
+    """Limits of the messages of one peer. A message that exceeds a limit is refused and counted."""
 
-    #: A batch of events: a full one of typical events (24 of 600 bytes) is 14 KiB.
+    #: A batch of events: a full batch of typical events (24 of 600 bytes) has 14 KiB.
     body_bytes: int = MIB
-    #: One event. Celery cuts its reprs at 1,024 characters, so 256 KiB is a long traceback.
+    #: One event. Celery truncates reprs to 1,024 characters, so 256 KiB is a long traceback.
     event_bytes: int = 256 * KIB
-    #: Events in one body. Celery flushes a batch at 24.
+    #: Events in one body. Celery sends batches of up to 24.
     batch_events: int = 10_000
-    #: Nesting of unknown fields: deep enough for any honest payload, far from Python's own limit.
+    #: Nesting of unknown fields: deep enough for valid payloads, far below the limit of Python.
     depth: int = 32
-    #: Keys and list items in the unknown fields of one event, nested ones included.
+    #: Keys and list items in the unknown fields of one event, including nested ones.
     items: int = 1024
-    #: One text. Longer ones are cut and end in a marker.
+    #: One string. Longer ones are truncated and end in a marker.
     text_chars: int = 64 * KIB
-    #: How far ahead of us a sender's wall clock may be.
+    #: Seconds that the wall clock of a sender may be ahead.
     future: float = DAY
-    #: Refused bodies that are remembered, by digest.
+    #: Number of refused bodies that are kept, by digest.
     quarantine: int = 100

@@ -25,208 +25,219 @@ WAREHOUSE_FOLDER: Final = f"{DATA_FOLDER}/warehouse"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """What an operator chooses, checked on construction.
+    """Settings, checked on construction.
 
-    Names and defaults that Celery has too are Celery's. A value of the wrong kind, or two
+    Settings that Celery also has keep its names and defaults. A value of the wrong type, or two values
     that exclude each other, raise :class:`~celeriac.errors.ImproperlyConfigured`. Tables and
-    lists are copied. No secret is in ``repr()``, :meth:`public` or a message of an error.
+    lists are copied. ``repr()``, :meth:`public` and error messages contain no secrets.
     """
 
-    #: Celery: with no broker named, RabbitMQ on this machine as its first user. Several URLs
-    #: are parted by ``;``. An address, not a name: RabbitMQ may listen on one of two loopbacks.
+    #: As in Celery: RabbitMQ on this machine with the guest user. Several URLs are separated by ``;``. An
+    #: address, not a name: RabbitMQ may listen on only one of two loopback addresses.
     broker_url: str = "amqp://guest:guest@127.0.0.1:5672//"
-    #: Passed on as they are; none, since each transport has its own.
+    #: Passed on unchanged. Empty, because each transport has its own options.
     broker_transport_options: Mapping[str, object] = field(default_factory=dict)
-    #: Off: the default broker is on this machine. True for TLS, a table for TLS with options of its own.
+    #: Off: the default broker is on this machine. True for TLS, a table for TLS with options.
     broker_use_ssl: bool | Mapping[str, object] = False
     #: Long enough for a handshake across continents, short enough to try the next URL soon.
     broker_connection_timeout: float = 4.0
-    #: Whole seconds, as AMQP counts them; 0 for none. Brokers drop a link after two missed beats.
+    #: Integer seconds, as in AMQP; 0 turns heartbeats off. Brokers close a connection after two missed
+    #: heartbeats.
     broker_heartbeat: int = 120
-    #: None leaves the choice to the transport: PLAIN for AMQP.
+    #: None uses the default of the transport: PLAIN for AMQP.
     broker_login_method: str | None = None
-    #: The first wait before a new link is tried. Waits are drawn at random: nodes must not return as one.
+    #: Upper limit of the first wait before a reconnect. Waits are random, so that nodes do not reconnect at
+    #: once.
     broker_retry_base: float = 0.1
-    #: The longest such wait: it keeps a receiver back within 2 s of its broker.
+    #: Upper limit of all such waits: a receiver reconnects within 2 s of its broker.
     broker_retry_cap: float = 1.0
 
-    #: None keeps no results: most tasks need none. ``redis://…`` or ``sentinel://…`` keep them there;
-    #: ``rpc://`` sends each as a message to the client that sent the task.
+    #: None stores no results: most tasks need none. ``redis://…`` or ``sentinel://…`` store results;
+    #: ``rpc://`` sends each result as a message to the client that sent the task.
     result_backend: str | None = None
-    #: As those of the broker: ``global_keyprefix``, ``master_name`` of Sentinel, and so on.
+    #: As for the broker: ``global_keyprefix``, ``master_name`` of Sentinel, and so on.
     result_backend_transport_options: Mapping[str, object] = field(default_factory=dict)
-    #: Off, as for the broker. True for TLS, a table for TLS with options of its own.
+    #: Off, as for the broker. True for TLS, a table for TLS with options.
     redis_backend_use_ssl: bool | Mapping[str, object] = False
-    #: A day, as in Celery: who has not asked by then will not. 0 keeps results for ever.
+    #: A day, as in Celery. 0 keeps results indefinitely.
     result_expires: float = DAY
-    #: How long failures are kept; None as long as other results.
+    #: How long failures are kept; None uses result_expires.
     result_failure_expires: float | None = None
-    #: None stores results as they are: most are short. gzip, bzip2 or lzma, which Celery 5.7 reads.
+    #: None stores results uncompressed: most are short. gzip, bzip2 or lzma, which Celery reads from 5.7
+    #: on.
     result_compression: str | None = None
-    #: Off, as in Celery: messages of ``rpc://`` are for who waits now, and need not outlive the broker.
+    #: Off, as in Celery: ``rpc://`` results are for a client that waits now, and need not survive a broker
+    #: restart.
     result_persistent: bool = False
-    #: A longer result is not read, and whoever waits for it is told so.
+    #: Longer results are not read: waiting for one raises ResultUnreadable.
     result_max_bytes: int = 64 * MIB
-    #: How to wait for results: default, gevent, eventlet or asyncio; None looks where it is asked from.
+    #: default, gevent, eventlet or asyncio; None detects it from the environment of the call.
     result_drainer: str | None = None
-    #: Celeriac takes JSON only. The setting is there so that a Celery configuration can be kept.
+    #: Celeriac accepts JSON only. The setting exists so that a Celery configuration can be kept.
     accept_content: tuple[str, ...] = ("json",)
 
-    #: Off, as in Celery: a worker nobody watches need not speak.
+    #: Off, as in Celery: unmonitored workers need not send events.
     worker_send_task_events: bool = False
-    #: Off, as in Celery: it costs each client one message per task.
+    #: Off, as in Celery: it costs one message per task.
     task_send_sent_event: bool = False
-    #: The exchange every event goes through; one name for all nodes that are to meet.
+    #: The exchange of all events; the same name on all nodes of a cluster.
     event_exchange: str = "celeryev"
-    #: A receiver's queue is named by this, a dot and the receiver's id.
+    #: Receiver queues are named by this prefix, a dot and the id of the receiver.
     event_queue_prefix: str = "celeryev"
-    #: Events are news: a receiver that lags further behind than this gets the newer ones.
+    #: Older events are dropped for a receiver that lags, in favour of newer ones.
     event_queue_ttl: float = 5.0
-    #: A receiver that is gone this long has left, and its queue would fill for nobody.
+    #: After this time the queue of a disconnected receiver is deleted, so that it does not fill up.
     event_queue_expires: float = 60.0
-    #: One receiver, one queue, which goes with its connection: old news need not outlive the broker.
+    #: One receiver, one queue, deleted with its connection: old events need not survive a broker restart.
     event_queue_exclusive: bool = True
     event_queue_durable: bool = False
-    #: The only one there is; see ``accept_content``.
+    #: The only supported serializer; see ``accept_content``.
     event_serializer: str = "json"
-    #: Off: timestamps stay the sender's. On: they are moved to our time zone, as Celery's receiver does.
+    #: Off: timestamps keep the time zone of the sender. On: they are converted to the local time zone, as
+    #: in Celery.
     event_localize: bool = False
-    #: Events a dispatcher keeps while the broker is away: about 6 MB of typical ones.
+    #: Events that a dispatcher buffers while the broker is unreachable: about 6 MB of typical events.
     event_offline_limit: int = 10_000
 
-    #: On, as in Celery: a worker that cannot be asked is hard to run.
+    #: On, as in Celery: workers without remote control are hard to operate.
     worker_enable_remote_control: bool = True
-    #: The exchange of commands is named by this and ``.pidbox``.
+    #: The command exchange is named by this prefix and ``.pidbox``.
     control_exchange: str = "celery"
-    #: A command nobody took for this long is of no use any more.
+    #: Unread commands are useless after this time.
     control_queue_ttl: float = 300.0
-    #: A node that is gone this long gets no more commands.
+    #: After this time a disconnected node gets no more commands.
     control_queue_expires: float = 10.0
-    #: One node, one mailbox, which goes with its connection: the node that was told is gone then.
+    #: One node, one mailbox, deleted with its connection: a restarted node is another process.
     control_queue_exclusive: bool = True
     control_queue_durable: bool = False
-    #: Commands that our nodes obey beyond questions, ``revoke``, which a hello can do too, ``election``,
-    #: limited by ``election_actions``, and ``enable_events``, ``disable_events`` and ``heartbeat``, which
-    #: every monitor sends. None: anyone who reaches the broker can send commands, and some stop workers.
+    #: Commands that nodes accept in addition to queries, ``revoke``, which a hello can do too,
+    #: ``election``, limited by ``election_actions``, and ``enable_events``, ``disable_events`` and
+    #: ``heartbeat``, which every monitor sends. Empty: anyone with access to the broker can send commands,
+    #: and some commands stop workers.
     control_allow: tuple[str, ...] = ()
 
-    #: The queue of tasks that name none, and the one a worker consumes from if it is told none.
+    #: The queue of tasks without a queue, and of workers without ``-Q``.
     task_default_queue: str = "celery"
-    #: Queues of tasks by name, such as ``{"reports.*": "slow"}``; the first that fits counts.
+    #: Queues by task name, such as ``{"reports.*": "slow"}``; the first matching pattern applies.
     task_routes: Mapping[str, object] = field(default_factory=dict)
-    #: As RabbitMQ makes them; ``quorum`` keeps them on several of its nodes.
+    #: The default of RabbitMQ; ``quorum`` replicates queues to several nodes.
     task_default_queue_type: str = "classic"
-    #: 0 is the most urgent on Redis and the least on RabbitMQ, as in Celery; None sends none.
+    #: 0 is the highest on Redis and the lowest on RabbitMQ, as in Celery; None sends no priority.
     task_default_priority: int | None = None
-    #: Given to queues of RabbitMQ, which else know no priorities; None for none.
+    #: Highest priority of RabbitMQ queues; None for queues without priorities.
     task_queue_max_priority: int | None = None
-    #: A longer body of a task is refused before it is read; results have the same bound.
+    #: Longer task bodies are refused before they are decoded; results have the same limit.
     task_max_bytes: int = 64 * MIB
-    #: Off, as in Celery: a task is acknowledged when it begins, so that one that kills its worker runs once.
+    #: Off, as in Celery: a task is acknowledged at its start, so that a task that kills its worker runs
+    #: once.
     task_acks_late: bool = False
-    #: On, as in Celery: with late acknowledgement a task that failed is done, too.
+    #: On, as in Celery: late acknowledgement includes failed tasks.
     task_acks_on_failure_or_timeout: bool = True
-    #: Off, as in Celery: a task whose process was killed fails. On, with late acknowledgement: it runs again.
+    #: Off, as in Celery: a task whose process was killed fails. On, with late acknowledgement: the task
+    #: runs again.
     task_reject_on_worker_lost: bool = False
-    #: Off: results are kept, if there is a backend.
+    #: Off: results are stored if a result backend is set.
     task_ignore_result: bool = False
-    #: Off, as in Celery: failures are stored with results, and not without.
+    #: Off, as in Celery: failures are stored only if results are stored.
     task_store_errors_even_if_ignored: bool = False
-    #: Off, as in Celery: that a task has begun is in its events; to store it too costs a write for each.
+    #: Off, as in Celery: events already report the start; storing the state costs one write per task.
     task_track_started: bool = False
-    #: None: tasks take as long as they take. Beyond it the process that runs a task is killed.
+    #: None: no limit. The process of a task that exceeds the limit is killed.
     task_time_limit: float | None = None
-    #: None for none. Beyond it SoftTimeLimitExceeded is raised within the task.
+    #: None: no limit. SoftTimeLimitExceeded is raised in a task that exceeds the limit.
     task_soft_time_limit: float | None = None
-    #: None for none. Such as ``10/s`` or ``100/m``: how often each worker begins each task.
+    #: None: no limit. ``10/s`` or ``100/m`` limits the starts of each task in each worker.
     task_default_rate_limit: str | None = None
 
-    #: None runs as many tasks at a time as there are processors.
+    #: None runs one task per processor at a time.
     worker_concurrency: int | None = None
-    #: Tasks that a worker takes ahead, for each it can run at a time: enough to never wait for the broker.
+    #: Prefetched tasks per task that can run at a time: enough to never wait for the broker.
     worker_prefetch_multiplier: int = 4
-    #: None lets a process of the pool live as long as the worker. Else it is replaced after so many tasks.
+    #: None: pool processes live as long as the worker. A number replaces a process after that many tasks.
     worker_max_tasks_per_child: int | None = None
-    #: Tasks that wait for their ETA in a worker, some KB each; beyond it the latest wait at the broker.
+    #: Tasks with an ETA that wait in a worker, some KB each; beyond it the latest ones wait at the broker.
     worker_eta_task_limit: int = 10_000
-    #: None forgets which tasks were revoked when the worker ends. Else the file that keeps them.
+    #: None loses the list of revoked tasks when the worker stops. A path names the file that keeps it.
     worker_state_db: str | None = None
-    #: How often a worker says that it lives.
+    #: Seconds between heartbeats.
     worker_heartbeat_interval: float = 2.0
-    #: How often a worker writes who is there to its log, at debug, if that changed. It looks twice a second.
+    #: Seconds between debug log lines that list known nodes, if the list changed. Silence is checked twice
+    #: a second.
     worker_gossip_interval: float = 5.0
-    #: How long a worker waits for what its neighbours know, when it starts and after each reconnect.
+    #: Timeout for replies of neighbours, at start and after each reconnect.
     worker_mingle_timeout: float = 1.0
 
-    #: None asks the broker who is elected. Else the URL of another Redis or RabbitMQ that decides.
+    #: None: the broker decides elections. A URL names another Redis or RabbitMQ.
     election_url: str | None = None
-    #: What keys, and names of streams, of elections begin with: those who share it elect one of them all.
+    #: Prefix of election keys and streams: nodes with the same prefix share elections.
     election_namespace: str = "celeriac"
-    #: Nobody acts on an election of a lower level: on L1 an acknowledged grant can vanish.
+    #: Nodes do not act on an election of a lower level: on L1 an acknowledged grant can be lost.
     election_min_level: str = "L2"
-    #: ``follow`` takes part in elections of Celery's workers, and lets them win. ``refuse`` does not.
+    #: ``follow`` takes part in elections of Celery workers, and lets them win. ``refuse`` does not take
+    #: part.
     election_mixed: str = "follow"
-    #: Tasks that an election which another node called may start, by name, such as ``shop.*``. None:
-    #: whoever reaches the broker can call elections.
+    #: Names of tasks that elections called by other nodes may start, such as ``shop.*``. Empty: anyone with
+    #: access to the broker can call elections.
     election_actions: tuple[str, ...] = ()
-    #: How long a winner that may be replaced has to act.
+    #: Time for the winner of a takeover election to act.
     election_ttl: float = 30.0
-    #: A week: for so long an election that was decided is not held again.
+    #: A week: a decided election is not repeated within this time.
     election_retain: float = 7 * DAY
-    #: How many nodes the RabbitMQ has that decides, which AMQP does not tell. With three or more, level L3.
+    #: Number of RabbitMQ nodes, which AMQP does not report. With three or more the level is L3.
     election_broker_nodes: int = 1
 
-    #: What ``celeriac beat`` sends, and when; by name, as in Celery.
+    #: Schedule of ``celeriac beat``, by entry name, as in Celery.
     beat_schedule: Mapping[str, object] = field(default_factory=dict)
-    #: After so many seconds, and two more, another beat takes the place of one that is gone.
+    #: Seconds until another beat replaces a lost leader; takeover adds up to two seconds.
     beat_ttl: float = 15.0
-    #: The zone that crontabs are meant in, as in Celery.
+    #: Time zone of crontabs, as in Celery.
     timezone: str = "UTC"
 
-    #: Where the history is kept: a folder, or the URL of an object store, such as ``s3://bucket/history``.
+    #: Storage of the event log: a folder, or the URL of an object store, such as ``s3://bucket/history``.
     log_url: str = LOG_FOLDER
-    #: Where events are written first, on a disk of this machine; None for within a log that is a folder.
+    #: Folder for write-ahead files, on a disk of this machine; None for a folder inside a log on disk.
     log_spool: str | None = None
-    #: Who records, for people: two recorders of one cluster have two names. None for the machine's.
+    #: Name of the recorder: two recorders of one cluster need two names. None for the host name.
     log_recorder: str | None = None
-    #: Events are recorded in groups, which are on the disk after so many seconds at most: what a crash of
-    #: the machine can cost on Redis.
+    #: Events are synced to disk in groups, at this interval at most: the loss on Redis if the machine
+    #: crashes.
     log_sync_interval: float = 0.1
-    #: Uncompressed, as in memory: some 200,000 events, and 5 MB on disk.
+    #: Uncompressed, as in memory: about 200,000 events, and 5 MB on disk.
     log_segment_bytes: int = 64 * MIB
-    #: The longest that events wait to be sealed, and so to be seen in an object store.
+    #: Longest time until events are sealed, and visible in an object store.
     log_segment_age: float = 300.0
-    #: Events that wait to be written, while the disk is slow or full: about 100 MB of typical ones. Beyond
-    #: it RabbitMQ keeps the rest; on Redis they are dropped, counted, and told of in the log.
+    #: Events buffered while the disk is slow or full: about 100 MB of typical events. Beyond it RabbitMQ
+    #: keeps the rest; on Redis events are dropped, counted, and recorded as a gap.
     log_pending_limit: int = 50_000
-    #: How much RabbitMQ keeps for a recorder that is away, in messages; beyond it the oldest go.
+    #: Messages that RabbitMQ keeps for a disconnected recorder; beyond it the oldest are dropped.
     log_queue_limit: int = 10_000_000
-    #: A recorder that is gone this long has left, and its queue would fill for nobody.
+    #: After this time the queue of a disconnected recorder is deleted, so that it does not fill up.
     log_queue_expires: float = 7 * DAY
-    #: Seconds that events are kept; None for ever.
+    #: Seconds to keep events; None keeps them indefinitely.
     log_keep: float | None = None
-    #: Seconds that events of tasks which failed are kept; None as long as all others.
+    #: Seconds to keep events of failed tasks; None uses log_keep.
     log_keep_failures: float | None = None
-    #: Bytes that a log may take; beyond it the oldest go. None for as many as it takes.
+    #: Size limit of the log in bytes; beyond it the oldest segments are removed. None: no limit.
     log_max_bytes: int | None = None
-    #: Where the pipeline publishes its tables: a folder, or the URL of an object store that Spark reaches.
+    #: Storage of the tables: a folder, or the URL of an object store that Spark can read and write.
     warehouse_url: str = WAREHOUSE_FOLDER
-    #: None runs Spark on all processors of this machine. Else ``local[4]``, ``spark://…``, ``yarn`` or ``k8s://…``.
+    #: None runs Spark on all processors of this machine. ``local[4]``, ``spark://…``, ``yarn`` or
+    #: ``k8s://…``.
     spark_master: str | None = None
-    #: None starts a Spark. Else the ``sc://…`` of a Spark Connect, which runs it.
+    #: None starts Spark. A URL ``sc://…`` uses a Spark Connect server.
     spark_remote: str | None = None
-    #: Settings of Spark, such as ``{"spark.executor.memory": "4g"}``; they go before ours.
+    #: Spark settings, such as ``{"spark.executor.memory": "4g"}``; they override those of Celeriac.
     spark_conf: Mapping[str, object] = field(default_factory=dict)
-    #: What becomes of arguments and results of tasks, by name, before they are written: keep, which still
-    #: masks what looks secret, hash or drop; such as ``{"billing.*": "drop"}``. The first that fits counts.
+    #: Redaction of arguments and results by task name, before they are written: keep (masks secrets only),
+    #: hash or drop; such as ``{"billing.*": "drop"}``. The first matching pattern applies.
     redact_tasks: Mapping[str, object] = field(default_factory=dict)
-    #: Names of arguments whose values are masked, beside those that always are: ``("iban", "tax_id")``.
+    #: Additional names of arguments whose values are masked: ``("iban", "tax_id")``.
     redact_names: tuple[str, ...] = ()
-    #: The key that hashes are made with: equal values have equal hashes for as long as it is the same.
-    #: None makes one up for each process.
+    #: Key of the hashes: equal values have equal hashes as long as the key is the same. None uses a random
+    #: key for each process.
     redact_hash_key: str | None = None
 
-    #: Celery's limits. Beyond them the task or worker least recently heard of is forgotten.
+    #: Limits of Celery. Beyond them the least recently seen task or worker is removed.
     max_tasks_in_memory: int = 10_000
     max_workers_in_memory: int = 5000
 
@@ -240,13 +251,14 @@ class Settings:
             # Celery: durable alone is refused too, because exclusive is the default.
             if getattr(self, exclusive) and getattr(self, durable):
                 raise ImproperlyConfigured(
-                    f"{durable} and {exclusive} are both on ({exclusive} is by default), but an exclusive"
-                    f" queue ends with its connection; set {exclusive} to False, or leave {durable} off"
+                    f"{durable} and {exclusive} are both on ({exclusive} is on by default), but an "
+                    f"exclusive queue is deleted with its connection; set {exclusive} to False, or "
+                    f"{durable} to False"
                 )
         if self.broker_retry_cap < self.broker_retry_base:
             raise ImproperlyConfigured(
-                f"broker_retry_cap is {self.broker_retry_cap}, but the longest wait cannot be shorter than"
-                f" the first, {self.broker_retry_base}; raise it, or lower broker_retry_base"
+                f"broker_retry_cap is {self.broker_retry_cap}, less than broker_retry_base, "
+                f"{self.broker_retry_base}; raise it, or lower broker_retry_base"
             )
 
     @classmethod
@@ -262,11 +274,11 @@ class Settings:
         """Return the settings of arguments, a Celery app, variables, a file, or the defaults, in this order.
 
         An argument that is None counts as not given. ``celery`` is the app. Variables are
-        ``CELERIAC_`` and the name in capitals. The file is ``file``, else what ``CELERIAC_CONFIG``
-        names, else ``celeriac.toml`` in ``folder``, else the table ``tool.celeriac`` of
-        ``pyproject.toml`` there. Last, before the defaults, come Celery's own variables,
+        ``CELERIAC_`` and the name in capitals. The file is ``file``, ``CELERIAC_CONFIG``,
+        ``celeriac.toml`` in ``folder``, or the table ``tool.celeriac`` of
+        ``pyproject.toml`` there, in this order. Before the defaults come the Celery variables
         ``CELERY_BROKER_URL`` and ``CELERY_RESULT_BACKEND``. Raises ImproperlyConfigured for an
-        unknown or bad one.
+        unknown or invalid setting.
         """
         if file is None and environ.get(FILE_VARIABLE):
             file = Path(environ[FILE_VARIABLE])

@@ -70,9 +70,9 @@ def _read_table(path: Path) -> dict[str, object]:
     try:
         content: object = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ImproperlyConfigured(f"file {path} cannot be read: {error.strerror}; name another") from error
+        raise ImproperlyConfigured(f"cannot read file {path}: {error.strerror}; use another file") from error
     except ValueError as error:
-        raise ImproperlyConfigured(f"file {path} is not TOML: {error}; mend that line") from None
+        raise ImproperlyConfigured(f"file {path} is not TOML: {error}; correct that line") from None
     for key in ("tool", "celeriac") if path.name == "pyproject.toml" else ():
         content = content.get(key, {}) if isinstance(content, dict) else None
     if not isinstance(content, dict):
@@ -84,5 +84,5 @@ def _unknown(types: Types, place: str, key: str, spell: Callable[[str], str] = s
     # Celery: its old names were in capitals, most with one of these prefixes.
     plain = re.sub(r"^(celery|celeryd|celeriac)_", "", key.lower())
     near = get_close_matches(plain, types, n=1)
-    fix = f"did you mean {spell(near[0])}?" if near else "the reference of settings lists all there are"
+    fix = f"did you mean {spell(near[0])}?" if near else "see the settings reference for all names"
     return ImproperlyConfigured(f"{place} is not a setting; {fix}")

@@ -41,9 +41,9 @@ class Candidates:
     def reason_to_follow(self, *, acts_beside_celery: bool) -> str:
         """Say why we leave it to others; empty if we need not."""
         if self.is_celery_first:
-            return "a worker of Celery is preferred, and decides by itself"
+            return "a Celery worker is preferred, and decides by itself"
         if self.has_celery and not acts_beside_celery:
-            return "a worker of Celery takes part, so that there may be two winners (level L0)"
+            return "a Celery worker takes part, so two winners are possible (level L0)"
         return ""
 
     def add(self, candidate: Candidate, *, is_ours: bool) -> None:

@@ -56,10 +56,10 @@ class LamportClock:
         return self.value
 
     def adjust(self, other: object) -> int:
-        """Move past ``other``, a clock from a source we trust, and return the new value.
+        """Move past ``other``, a trusted clock, and return the new value.
 
-        What is no clock, or leaves none of the domain to grow in, moves us by one
-        as any receipt does. For a peer's clock use :meth:`receive`.
+        Invalid values, and values near the upper limit, advance the clock by one, like any receipt.
+        For the clock of a peer use :meth:`receive`.
         """
         clock = clock_value(other)
         if clock is not None and self.value < clock < CEILING:
@@ -93,10 +93,10 @@ class LamportClock:
         return stamp
 
     def start(self, replies: Iterable[object], *, persisted: object = 0) -> int:
-        """Begin where the cluster and our own last run left off; never earlier than now.
+        """Continue from the clocks of the cluster and of the last run; never earlier than now.
 
-        ``replies`` are the clocks our peers told us. With three or more their median
-        counts, so that one poisoned peer cannot choose our start.
+        ``replies`` are the clocks of peers. With three or more the median
+        counts, so that one wrong peer cannot choose the start.
         """
         clocks = [clock for reply in replies if (clock := _adoptable(reply)) is not None]
         told = median_low(clocks) if len(clocks) >= CONSENT else max(clocks, default=0)

@@ -152,7 +152,7 @@ class Candidacy:
             self._is_leaving = True
             return self._step_down("failed" if is_failed else "done", now)
         if is_failed and self.election.mode is Mode.TAKEOVER:
-            self._is_leaving, self._reason = True, "the action failed; another may try"
+            self._is_leaving, self._reason = True, "the action failed; another node may try"
             return self._release(now)
         return self._finish(now, is_failed=is_failed)
 
@@ -162,7 +162,7 @@ class Candidacy:
 
     def lost(self, now: float) -> list[Effect]:
         """Note that the arbiter told somebody else of us that the lease is not ours."""
-        return self._step_down("lost to another", now) if self._is_leading() else []
+        return self._step_down("lost to another node", now) if self._is_leading() else []
 
     # -- what nodes say
 
@@ -276,7 +276,7 @@ class Candidacy:
 
     def _reason_to_follow(self) -> str:
         if not self.may_act:
-            return "this node may not act; it stood for company"
+            return "not allowed to act; the node stood only to be counted"
         return self.candidates.reason_to_follow(acts_beside_celery=self._rules.acts_beside_celery)
 
     def _claim(self, now: float) -> list[Effect]:
@@ -291,7 +291,9 @@ class Candidacy:
         mode = self.election.mode
         deadline = inf if mode is Mode.ONCE else deadline_of(self._asked_at, self._ttl)
         if 0 < granted.token < self._floor:  # somebody has changed what the arbiter knows, or it has lost it
-            return self._end(Phase.FAILED, f"token {granted.token} is below {self._floor}, given before", now)
+            return self._end(
+                Phase.FAILED, f"token {granted.token} is below {self._floor}, an earlier one", now
+            )
         self.token = self._floor = granted.token
         if self._is_leaving:
             return self._finish(now, is_failed=True) if mode is Mode.ONCE else self._release(now)
@@ -330,7 +332,7 @@ class Candidacy:
         if self.phase is not Phase.ACTING:
             return []
         if not is_ours:
-            return self._step_down("lost to another", now)
+            return self._step_down("lost to another node", now)
         self.deadline = deadline_of(self._asked_at, self._ttl)
         self._next_at = self._asked_at + self._ttl / 3
         return []
@@ -362,7 +364,7 @@ class Candidacy:
         return self._ask(Finish(self.election.id, self.token, is_failed), now)
 
     def _finished(self, now: float, *, is_failed: bool, is_told: bool) -> list[Effect]:
-        text = f"the action has {'failed' if is_failed else 'ended'}{'' if is_told else ', too late'}"
+        text = f"the action {'failed' if is_failed else 'ended'}{'' if is_told else ', too late'}"
         return self._end(Phase.FAILED if is_failed else Phase.DONE, text, now)
 
     # -- the arbiter
@@ -386,7 +388,7 @@ class Candidacy:
             case Release():
                 return self._released(now, is_told=False)  # it expires by itself
             case Finish() if self.election.mode is Mode.TAKEOVER and now >= self.deadline:
-                return self._end(Phase.DONE, "the action has ended, but another may be elected", now)
+                return self._end(Phase.DONE, "the action ended, but another node may be elected", now)
             case _:
                 self._next_at = now + wait
         return []

@@ -58,7 +58,7 @@ class Member:
         self.pid = pid
         self.state = Liveness.ALIVE
         #: Why it is held for what it is held for.
-        self.reason = "heard of"
+        self.reason = "heartbeat on time"
         #: Since when.
         self.since_at = now
         self.heard_at = now

@@ -147,7 +147,7 @@ class Membership:
         self.turned_away = 0
         self._pulse = pulse
         self._own = Member(hostname, pid=pid, now=now)
-        self._own.reason, self._own.freq = "this node", freq
+        self._own.reason, self._own.freq = "own node", freq
         self._present: dict[str, Member] = {}
         #: In the order they went.
         self._gone: OrderedDict[str, Member] = OrderedDict()
@@ -257,13 +257,13 @@ class Membership:
         if not is_of(sign, member):
             return self._receive_of_another(sign, member, now)
         if is_restart(sign, member):
-            return [self._lose(member, "it started anew", now), *self._join(sign, now)]
+            return [self._lose(member, "restarted", now), *self._join(sign, now)]
         return self._hear(sign, member, now)
 
     def _hear(self, sign: Sign, member: Member, now: float) -> list[Effect]:
         effects: list[Effect] = []
         if member.state is Liveness.SUSPECT:
-            member.become(Liveness.ALIVE, "heard of again", now)
+            member.become(Liveness.ALIVE, "heartbeat received again", now)
             effects.append(Refuted(member.hostname, member.pid))
         if member.confirmed_by:
             member.confirmed_by.clear()
@@ -307,7 +307,7 @@ class Membership:
             return []
         if not is_later(sign, member) or (sign.subject != "online" and member.state is Liveness.ALIVE):
             return self._drop()
-        return [self._lose(member, f"process {sign.pid} took its place", now), *self._join(sign, now)]
+        return [self._lose(member, f"replaced by process {sign.pid}", now), *self._join(sign, now)]
 
     def _silence(self, member: Member, now: float) -> float:
         return now - member.heard_at - self.health.stalled_since(member.heard_at, now)
@@ -353,10 +353,10 @@ class Membership:
         known.clock, known.said_at = max(known.clock, sign.clock), max(known.said_at, sign.timestamp)
         if member is None:
             # It was lost, as was said; now it is known why.
-            known.become(Liveness.LEFT, "said farewell", now)
+            known.become(Liveness.LEFT, "shut down cleanly", now)
             self._gone.move_to_end(known.hostname)
             return []
-        self._end(known, Liveness.LEFT, "said farewell", now)
+        self._end(known, Liveness.LEFT, "shut down cleanly", now)
         return [Left(known.hostname, known.pid)]
 
     def _lose(self, member: Member, reason: str, now: float) -> Lost:

@@ -48,7 +48,7 @@ def mingle(
     merged = 0
     for node, greeting in greetings.items():
         if clock_value(greeting.clock) is None:
-            faults[node] = "its clock is none"
+            faults[node] = "invalid clock"
         merged += sum(task_id not in revoked for task_id in dict.fromkeys(greeting.revoked))
         revoked.merge(greeting.revoked, now=now, peer=greeting.node)
     value = clock.start((greeting.clock for greeting in greetings.values()), persisted=persisted)

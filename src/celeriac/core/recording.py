@@ -315,5 +315,5 @@ class Recording(Generic[_T]):
     def _drop(self, count: int, received_at: float) -> None:
         before, since, _ = self._untold or (0, received_at, received_at)
         self._untold = (before + count, since, received_at)
-        self._why_dropped = self.trouble or self._why_dropped or "the disk is slower than the events come"
+        self._why_dropped = self.trouble or self._why_dropped or "the disk is too slow for the event rate"
         self.dropped += count

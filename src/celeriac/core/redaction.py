@@ -74,7 +74,7 @@ class Redactor:
         self._strictest: Policy = max(used, key=_POLICIES.index, default="keep")
         if "hash" in used and not hash_key:
             raise ImproperlyConfigured(
-                "redact_tasks has a policy hash, and there is no key: set redact_hash_key"
+                "redact_tasks has the policy hash, but redact_hash_key is not set: set it"
             )
         # A key of any length: blake2b takes up to 64 bytes.
         self._hash_key = blake2b(hash_key, digest_size=64).digest()

@@ -44,8 +44,8 @@ def check_ages(*, keep: float | None, keep_failures: float | None) -> None:
             raise ImproperlyConfigured(f"{name} is {age:g} seconds: give 0 or more, or none to keep all")
     if keep_failures is not None and keep is not None and keep_failures < keep:
         raise ImproperlyConfigured(
-            f"log_keep_failures ({keep_failures:g} seconds) is less than log_keep ({keep:g}): "
-            "failures are kept longer than all else, or as long. Raise it, or leave it out"
+            f"log_keep_failures ({keep_failures:g} seconds) is less than log_keep ({keep:g}): failures are "
+            "kept at least as long as other events. Raise it, or remove it"
         )
 
 

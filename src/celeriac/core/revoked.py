@@ -20,11 +20,11 @@ _MAX_PEERS = 100
 
 
 class RevokedSet:
-    """Ids in the order they were revoked. ``now`` is any clock that does not go back.
+    """Ids in the order in which they were revoked. ``now`` is any monotonic clock.
 
-    What a peer tells carries no age. So an id that grew too old here is remembered as
-    such while peers go on telling it: nodes that greet each other for ever must not
-    keep it revoked for ever.
+    Ids from peers have no age. Therefore an id that expired here is remembered as
+    expired while peers still send it: otherwise nodes that greet each other would keep it revoked
+    indefinitely.
     """
 
     def __init__(self, *, max_size: int = REVOKED_MAX_SIZE, max_age: float = REVOKED_MAX_AGE) -> None:
@@ -47,14 +47,14 @@ class RevokedSet:
         return task_id in self._revoked_at
 
     def add(self, task_id: str, *, now: float) -> None:
-        """Revoke a task; if it was revoked before, its age begins anew."""
+        """Revoke a task; if it was revoked before, its age restarts."""
         self._expired_at.pop(task_id, None)
         self._forget_peer(task_id)
         _renew(self._revoked_at, task_id, now)
         self.purge(now=now)
 
     def merge(self, task_ids: Iterable[str], *, now: float, peer: str = "") -> None:
-        """Take over what a peer revoked; an id that we hold keeps its age."""
+        """Add the ids that a peer revoked; known ids keep their age."""
         self.purge(now=now)
         if peer not in self._learned and len(self._learned) >= _MAX_PEERS:
             peer = ""
@@ -68,12 +68,12 @@ class RevokedSet:
         self.purge(now=now)
 
     def ages(self, *, now: float) -> list[tuple[str, float]]:
-        """Return the ids, the oldest first, each with the seconds since it was revoked: what can be kept."""
+        """Return the ids, the oldest first, each with the seconds since it was revoked, for storage."""
         self.purge(now=now)
         return [(task_id, max(0.0, now - at)) for task_id, at in self._revoked_at.items()]
 
     def restore(self, ages: Iterable[tuple[str, float]], *, now: float) -> None:
-        """Take back what :meth:`ages` returned in an earlier run; of two ages of one id the lesser counts."""
+        """Restore the result of :meth:`ages` of an earlier run; of two ages of one id the lower counts."""
         for task_id, age in ages:
             at = now - max(0.0, age)
             self._revoked_at[task_id] = max(at, self._revoked_at.get(task_id, at))
@@ -87,7 +87,7 @@ class RevokedSet:
         self._forget_peer(task_id)
 
     def purge(self, *, now: float) -> None:
-        """Drop what is too old, and of what is too many the oldest of the peer that most came from."""
+        """Remove expired ids, and beyond the limit the oldest of the peer that sent the most."""
         for task_id in _drop_old(self._revoked_at, now - self.max_age):
             self._forget_peer(task_id)
             _renew(self._expired_at, task_id, now)

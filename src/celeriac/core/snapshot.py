@@ -149,14 +149,14 @@ def _check_counts(snapshot: Snapshot) -> None:
     _check_distinct("worker", [record.hostname for record in snapshot.workers])
     _check_distinct("task", [record.uuid for record in snapshot.tasks])
     if len(snapshot.gaps) > MAX_GAPS:
-        raise CallerError(f"it has {len(snapshot.gaps)} gaps, and no state has more than {MAX_GAPS}")
+        raise CallerError(f"{len(snapshot.gaps)} gaps, more than the limit of {MAX_GAPS}")
     if min(snapshot.event_count, snapshot.task_count) < 0:
-        raise CallerError("it counts less than no events")
+        raise CallerError("a negative number of events")
 
 
 def _check_distinct(what: str, names: list[str]) -> None:
     if len(set(names)) != len(names):
-        raise CallerError(f"it has one {what} twice")
+        raise CallerError(f"duplicate {what}")
 
 
 def _worker(record: WorkerRecord, now: Callable[[], float]) -> Worker:
@@ -182,13 +182,11 @@ def _task(record: TaskRecord, state: ClusterState, names: dict[str, str]) -> Tas
 
 def _check_events(uuid: str, events: Iterable[TaskEvent], past: History) -> None:
     if not past:
-        raise CallerError(f"the task {uuid!r} has no events")
+        raise CallerError(f"task {uuid!r} has no events")
     if len(past) > MAX_HISTORY:
-        raise CallerError(
-            f"the task {uuid!r} has {len(past)} events, more than the {MAX_HISTORY} that are kept"
-        )
+        raise CallerError(f"task {uuid!r} has {len(past)} events, more than the limit of {MAX_HISTORY}")
     if any(type(event) not in TASK_EVENTS or event.uuid != uuid for event in events):
-        raise CallerError(f"the task {uuid!r} has an event that is not of it")
+        raise CallerError(f"task {uuid!r} has an event of another task")
     keys = [task_key(event) for event in past]
     if any(one >= other for one, other in pairwise(keys)):
-        raise CallerError(f"the events of the task {uuid!r} are not in order")
+        raise CallerError(f"the events of task {uuid!r} are out of order")

@@ -131,10 +131,10 @@ class ClusterState:
         return f"<{type(self).__name__}: events={self.event_count} tasks={self.task_count}>"
 
     def apply(self, event: Event, received_at: float | None = None) -> tuple[Task | Worker, bool] | None:
-        """Take one event, and when it came; return what it is about, and whether that is new to us.
+        """Apply one event with its time of receipt; return its subject, and whether that is new.
 
-        The caller holds the lock, if there is one. Without a time of receipt it is no sign
-        of life: it may be long past.
+        The caller holds the lock, if there is one. Without a time of receipt the event does not count as
+        a heartbeat: it may be old.
         """
         self.event_count += 1
         if type(event) in TASK_EVENTS:  # isinstance is slower, and every event passes here
@@ -150,12 +150,12 @@ class ClusterState:
     # -- what people ask
 
     def all_tasks(self) -> list[Task]:
-        """Return the tasks in memory, the least recently heard of first."""
+        """Return the tasks in memory, the least recently seen first."""
         with self._lock:
             return list(self.tasks.values())
 
     def itertasks(self, limit: int | None = None) -> Iterator[tuple[str, Task]]:
-        """Yield ``(uuid, task)``, the least recently heard of first."""
+        """Yield ``(uuid, task)``, the least recently seen first."""
         return ((task.uuid, task) for task in self.all_tasks()[:limit])
 
     def tasks_by_time(self, limit: int | None = None, reverse: bool = True) -> Iterator[tuple[str, Task]]:
@@ -169,7 +169,7 @@ class ClusterState:
         return sorted(self.tasks_by_type)
 
     def alive_workers(self) -> Iterator[Worker]:
-        """Yield the workers heard of within their window."""
+        """Yield the workers seen within their window."""
         with self._lock:
             workers = list(self.workers.values())
         return (worker for worker in workers if worker.alive)
@@ -239,9 +239,9 @@ class ClusterState:
         event_count: int,
         task_count: int,
     ) -> None:
-        """Forget everything, and know this instead, in this order; nobody is told that workers came or went.
+        """Replace the content by this, in this order; callbacks are not called.
 
-        Of more than there is room for, the last are kept.
+        Beyond the limits the last items are kept.
         """
         with self._lock:
             self.clear(ready=False)

@@ -51,11 +51,11 @@ class Told(Generic[_T]):
 
 
 class Task:
-    """A task, named by its ``uuid``.
+    """A task, identified by its ``uuid``.
 
-    It remembers its events and reads everything else from them, so the answer
-    is a function of which events came, not of their order. Moments are the
-    senders' timestamps; those of a type are of its last event.
+    It keeps its events and computes all other values from them, so the result depends on the set of
+    events, and not on their order. Timestamps are those of the
+    senders; the timestamp of a type is that of its last event.
     """
 
     #: What :meth:`as_dict` gives.
@@ -215,9 +215,9 @@ class Task:
     rejected = Told[float]("rejected", "timestamp")
 
     def first(self, subject: str) -> float | None:
-        """Return when an event was first told of: ``task.first("received")``.
+        """Return the timestamp of the first event of a type: ``task.first("received")``.
 
-        Of custom events only the last is kept for sure, so their first is not known.
+        Only the last custom event is kept for sure, so the first one is unknown.
         """
         told = (e.timestamp for e in self.history if e.subject == subject and type(e) is not Custom)
         return next(told, None)
@@ -231,7 +231,7 @@ class Task:
 
     @property
     def attempt_known(self) -> bool:
-        """Whether a receipt told the attempt; if not, an open state rests on timestamps."""
+        """Whether a received event has the attempt; if not, an open state relies on timestamps."""
         return self.facts.received is not None
 
     @property
@@ -310,12 +310,12 @@ class Task:
     # -- for display
 
     def info(self, fields: Iterable[str] | None = None, extra: Iterable[str] = ()) -> dict[str, object]:
-        """Return what is known of the fields most people want to see."""
+        """Return the known values of the most important fields."""
         names = [*(self._info_fields if fields is None else fields), *extra]
         return {name: value for name in names if (value := getattr(self, name, None)) is not None}
 
     def as_dict(self) -> dict[str, object]:
-        """Return all fields; relatives by their ids."""
+        """Return all fields; related tasks by their ids."""
         values = {name: getattr(self, name) for name in self._fields}
         values["children"] = sorted(task.uuid for task in self.children)
         return values | {"parent": self.parent_id, "root": self.root_id}

@@ -83,17 +83,17 @@ class Worker:
 
     @property
     def seen_at(self) -> float:
-        """When it was last heard of, by our clock; 0 if it never was, or has left."""
+        """Time of the last event, by the local clock; 0 if there was none, or the worker has left."""
         return self._seen_at
 
     @property
     def heartbeat_expires(self) -> float | None:
-        """When it is to be taken for dead unless heard of again; None if it never was alive."""
+        """Time after which the worker counts as lost without another event; None if it was never alive."""
         return heartbeat_expires(self._seen_at, self.freq, self.expire_window) if self._seen_at else None
 
     @property
     def alive(self) -> bool:
-        """Whether it was heard of within its window, by our clock."""
+        """Whether the worker was seen within its window, by the local clock."""
         expires = self.heartbeat_expires
         return expires is not None and self._now() < expires
 
@@ -108,14 +108,14 @@ class Worker:
         return self.drift is not None and abs(self.drift) > HEARTBEAT_DRIFT_MAX
 
     def see(self, received_at: float | None) -> None:
-        """Take any event as a sign of life; but who left comes back only by saying so."""
+        """Count any event as a heartbeat; a worker that left comes back only with worker-online."""
         if received_at is not None and received_at > self._seen_at and not self.has_left:
             self._seen_at = received_at
 
     def own(self, event: TaskEvent, received_at: float | None) -> None:
-        """Take a task event of this worker as a sign of life, and let it share our values.
+        """Count a task event of this worker as a heartbeat, and share values with it.
 
-        See :mod:`celeriac.core.share`. Does what :meth:`see` does, without the call: most
+        See :mod:`celeriac.core.share`. Does the work of :meth:`see`, without the call: most
         events pass here.
         """
         if received_at is not None and received_at > self._seen_at and not self.has_left:
@@ -127,7 +127,7 @@ class Worker:
             force_setattr(event, "utcoffset", self.utcoffset)
 
     def receive(self, event: WorkerEvent, received_at: float | None) -> None:
-        """Take what the worker says of itself, and when it came by our clock."""
+        """Apply a worker event, with its time of receipt by the local clock."""
         is_news = self._is_news(event)
         if is_news:
             self._describe(event)

@@ -77,5 +77,5 @@ class Answer:
             return self._run(make)
         except ImportError as error:
             raise ImproperlyConfigured(
-                f"this needs {error.name or package}, which is not installed: pip install {package}"
+                f"{error.name or package} is not installed: pip install {package}"
             ) from error

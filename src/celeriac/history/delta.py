@@ -41,8 +41,8 @@ def write_delta(folder: str, reader: Any, *, days: Days) -> int:
         )
     except (DeltaError, OSError, ValueError) as error:
         raise DiskError(
-            f"{sanitize_place(folder)} did not take the table: {error}; name another folder, or remove what "
-            "is there"
+            f"cannot write the table to {sanitize_place(folder)}: {error}; use another folder, or remove "
+            "the existing one"
         ) from None
     return rows
 

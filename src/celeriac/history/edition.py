@@ -46,7 +46,9 @@ _PARQUET: Final = (
 )
 #: Of what DuckDB says, the rest quotes the statement.
 _REST: Final = re.compile(r"\n\s*\n.*", re.DOTALL)
-_HINT: Final = "one SELECT over the tables of the warehouse is run, and nothing else is read or changed"
+_HINT: Final = (
+    "SQL queries are a single SELECT over the tables of the warehouse; nothing else can be read or changed"
+)
 
 
 class FilesGone(DiskError):
@@ -117,8 +119,8 @@ class Edition:
                 raise self._too_large() from None
             except (duckdb.IOException, duckdb.PermissionException, duckdb.InvalidInputException) as error:
                 raise FilesGone(
-                    f"{self.place.url} cannot be read: {_said(error)}; bring the file back from a copy, or "
-                    "remove the warehouse, which celeriac pipeline run makes anew from the log"
+                    f"{self.place.url} cannot be read: {_said(error)}; restore the file from a backup, or "
+                    "remove the warehouse and run celeriac pipeline run to rebuild it from the log"
                 ) from None
 
     def run_foreign(self, make: Callable[[Question], _T], text: str, *, timeout: float | None) -> _T:
@@ -143,11 +145,11 @@ class Edition:
             except duckdb.Error as error:
                 if is_late.is_set():
                     raise CallerError(
-                        f"this took longer than {timeout:g} s: narrow it, or give it more time"
+                        f"the query took longer than {timeout:g} s: narrow it, or raise the timeout"
                     ) from None
                 if isinstance(error, duckdb.IOException | duckdb.PermissionException) and self._has_lost():
-                    raise FilesGone(f"{self.place.url} lacks files that it is made of") from None
-                raise CallerError(f"this cannot be asked: {_said(error)}; {_HINT}") from None
+                    raise FilesGone(f"{self.place.url} lacks files of its tables") from None
+                raise CallerError(f"invalid query: {_said(error)}; {_HINT}") from None
 
     def _source(self, cursor: Any, name: str, days: Days, given: dict[str, object]) -> str:
         """Return what stands for a table in a statement, and give it the files that it needs."""
@@ -170,7 +172,9 @@ class Edition:
         return connection
 
     def _too_large(self) -> CallerError:
-        return CallerError(f"this takes more memory than {self._memory}: narrow it, or take fewer columns")
+        return CallerError(
+            f"the query needs more memory than {self._memory}: narrow it, or select fewer columns"
+        )
 
     def _path(self, name: str) -> str:
         return str(Path(self.place.url) / name)
@@ -186,7 +190,7 @@ def _duckdb() -> ModuleType:
         import duckdb  # noqa: PLC0415  (needs the extra, and is slow to load)
     except ImportError as error:
         raise ImproperlyConfigured(
-            "answers from the tables need duckdb, which is not installed: pip install 'celeriac[history]'"
+            "queries need duckdb, which is not installed: pip install 'celeriac[history]'"
         ) from error
     module: ModuleType = duckdb
     return module
@@ -214,9 +218,9 @@ def _check(text: str) -> None:
     try:
         statements = duckdb.extract_statements(text)
     except duckdb.Error as error:
-        raise CallerError(f"this cannot be asked: {_said(error)}; {_HINT}") from None
+        raise CallerError(f"invalid query: {_said(error)}; {_HINT}") from None
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise CallerError(f"this cannot be asked: {_HINT}")
+        raise CallerError(f"invalid query: {_HINT}")
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def export(
     Neither PostgreSQL nor CSV gets ``course`` and ``history``, which are for the pipeline; nor CSV sketches.
     """
     if name is not None and not to.startswith(_POSTGRES):
-        raise CallerError("only a table in PostgreSQL has a name of its own: name a file or folder instead")
+        raise CallerError("--name applies to PostgreSQL only: remove it, or give another file or folder")
     rows = _Rows(edition, table, days, progress)
     if to.startswith(_POSTGRES):
         from celeriac.history.postgres import write_postgres  # noqa: PLC0415 - only who exports there loads it
@@ -71,8 +71,8 @@ def export(
         return Exported(count, sanitize_place(folder))
     path = Path(to)
     if "://" in to or path.suffix not in (".parquet", ".csv"):
-        raise CallerError(f"{sanitize_place(to)!r} is nowhere that a table can be written to: name {_FORMS}")
-    with new_file(path, fix="name another file") as file:
+        raise CallerError(f"cannot export to {sanitize_place(to)!r}: use {_FORMS}")
+    with new_file(path, fix="use another file") as file:
         if path.suffix == ".csv":
             columns = written_columns(table, is_without=INNER_COLUMNS, has_bytes=False)
             count = rows.given_to(lambda reader: _write_csv(file, reader), columns)

@@ -70,8 +70,8 @@ def _path(name: str) -> list[str]:
     is_good = all(0 < len(part.encode()) <= _MAX_NAME_BYTES and "\0" not in part for part in parts)
     if len(parts) > 2 or not is_good:
         raise CallerError(
-            f"{name[:100]!r} cannot be the name of a table: it has at most {_MAX_NAME_BYTES} bytes, or is "
-            "schema.table"
+            f"invalid table name {name[:100]!r}: use at most {_MAX_NAME_BYTES} bytes, with or without a "
+            "schema, as in schema.table"
         )
     return parts
 
@@ -179,11 +179,11 @@ def _translated(error: Any, url: str, *, is_lost: bool) -> CeleriacError:
     said = said.replace(login, MASK) if login else said
     code = error.sqlstate or ""
     if code.startswith(_REFUSED) or (not code and any(words in said for words in _LOGIN)):
-        return AccessRefused(f"{place} refused us: {said}; mend the login, or what it may do")
+        return AccessRefused(f"access refused by {place}: {said}; correct the login or its permissions")
     if code in _SHAPE:
         return ImproperlyConfigured(
-            f"the table in {place} is not as Celeriac makes it: {said}; take another with --name, or drop it"
+            f"the table in {place} was not created by Celeriac: {said}; give another with --name, or drop it"
         )
     if is_lost:
         return ConnectionLost(f"{place} cannot be reached: {said}")
-    return DiskError(f"{place} did not take the table: {said}")
+    return DiskError(f"{place} rejected the table: {said}")

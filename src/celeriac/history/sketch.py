@@ -36,7 +36,8 @@ def spread(count: int, total: float | None, largest: float | None, sketches: Ite
             merged.merge(kind.deserialize(each))
     except (ValueError, RuntimeError, IndexError, MemoryError) as error:
         raise DiskError(
-            f"a sketch in the roll-ups cannot be read: {error}; run celeriac pipeline backfill for its time"
+            f"cannot read a sketch of the roll-ups: {error}; run celeriac pipeline backfill for its time "
+            "range"
         ) from None
     mean = None if total is None else total / count
     if merged.is_empty():

@@ -23,7 +23,7 @@ _FIELD: Final = re.compile(r"\s*(\w+)\s*:\s*(\w+)\s*(?:,|$)", re.ASCII)
 def known_table(name: str) -> Table:
     """Return a table by its name; CallerError if there is none of this name."""
     if name not in TABLES:
-        raise CallerError(f"{name!r} is no table: take one of {', '.join(TABLES)}")
+        raise CallerError(f"unknown table {name!r}: use one of {', '.join(TABLES)}")
     return TABLES[name]
 
 
@@ -65,5 +65,5 @@ def picked(columns: Sequence[str], table: Table) -> list[str]:
     known = [column.name for column in table.columns]
     for name in columns:
         if name not in known:
-            raise CallerError(f"{table.name} has no column {name!r}: take some of {', '.join(known)}")
+            raise CallerError(f"{table.name} has no column {name!r}: use one of {', '.join(known)}")
     return list(dict.fromkeys(columns))

@@ -97,11 +97,13 @@ def check_times(by: By | None, span: Span, *, most: int) -> None:
         return
     if span.since is None:
         if by != "day":
-            raise CallerError("say from when, or tell days apart: all since the beginning may be very many")
+            raise CallerError("the range has no start: set since, or group by day or longer intervals")
         return
     count = (span.end_at - span.since) / WIDTHS[by]
     if count > most:
-        raise CallerError(f"that is {count:,.0f} times, and {most:,} are the most: take longer ones")
+        raise CallerError(
+            f"the range has {count:,.0f} intervals, more than the limit of {most:,}: use longer intervals"
+        )
 
 
 def day_of(at: float) -> str:
@@ -109,4 +111,4 @@ def day_of(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
     except (ValueError, OverflowError, OSError):
-        raise CallerError(f"{at!r} is no moment that has a date: give seconds of the epoch") from None
+        raise CallerError(f"{at!r} is outside the range of dates: give seconds since the epoch") from None

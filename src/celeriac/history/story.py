@@ -49,7 +49,7 @@ def task_story(edition: Edition, uuid: str, log: str | Path | None) -> TaskStory
     found = edition.run(_dicts, _TASK, {"uuid": uuid})
     if not found:
         raise CallerError(
-            f"no task {uuid!r} is in the tables: mend the id, or run celeriac pipeline run if it is new"
+            f"no task {uuid!r} in the tables: check the id, or run celeriac pipeline run if the task is new"
         )
     task = found[-1]
     kept = kept_events(task)
@@ -90,7 +90,7 @@ def _payload(task: Mapping[str, Any], events: Mapping[int, TaskEvent]) -> tuple[
             payload |= {field: text for field, text in told.items() if text is not None}
         elif task[name] is not None:
             # Not where that is: a URL may hold a password, and viewers read this too.
-            notes.append(f"the event that says {' and '.join(fields)} is not in the log any more")
+            notes.append(f"the event with {' and '.join(fields)} was removed from the log")
     return payload, notes
 
 
@@ -113,7 +113,7 @@ def _events_at(
             except Damaged as error:
                 notes.append(str(error))
     except (CeleriacError, OSError) as error:
-        return {}, [f"the log cannot be read, which has what it was given and what became of it: {error}"]
+        return {}, [f"cannot read the log, which has the arguments and the result: {error}"]
     return found, notes
 
 

@@ -68,7 +68,7 @@ def attempt_times(
 ) -> list[AttemptTimes]:
     """Return the attempts of a span of time, or of each minute, hour or UTC day in it that has some."""
     if by is not None and by not in WIDTHS:
-        raise CallerError(f"{by!r} is no length of time: take one of {', '.join(WIDTHS)}, or None")
+        raise CallerError(f"invalid interval {by!r}: use {', '.join(WIDTHS)}, or None")
     rows, parameters = _rolled_up(span, by)
     tests, chosen = _tests(task, worker, queue)
     parameters |= {**chosen, "width": WIDTHS[by] if by else 0.0}
@@ -98,7 +98,7 @@ def top_names(edition: Edition, span: Span, *, by: Ranking, limit: int) -> list[
     ``retried`` those that were tried again most often. Quantiles are told of run times alone.
     """
     if by not in RANKINGS:
-        raise CallerError(f"{by!r} is no ranking: take one of {', '.join(RANKINGS)}")
+        raise CallerError(f"invalid ranking {by!r}: use one of {', '.join(RANKINGS)}")
     rows, parameters = _rolled_up(span, None)
     key, has_any = RANKINGS[by]
     parts = {"rows": rows, "column": "name", "tests": "true", "key": key, "has_any": has_any, "waits": "NULL"}
@@ -117,7 +117,7 @@ def times_per(
 ) -> list[Top]:
     """Return the attempts of each task, worker or queue; of those that had most attempts, these first."""
     if per not in COLUMNS:
-        raise CallerError(f"attempts are not told apart by {per!r}: take one of {', '.join(COLUMNS)}")
+        raise CallerError(f"cannot group attempts by {per!r}: use one of {', '.join(COLUMNS)}")
     rows, parameters = _rolled_up(span, None)
     tests, chosen = _tests(task, worker, queue)
     parts = {
@@ -136,7 +136,7 @@ def _first_names(
 ) -> list[Top]:
     """Return the names that come first, with their attempts; ``parts`` are those of the statements."""
     if limit < 1:
-        raise CallerError(f"limit is how many names to tell, at least 1, not {limit}")
+        raise CallerError(f"limit is the number of groups, at least 1, not {limit}")
     ranked = edition.ask(_RANKED % parts, parameters | {"limit": limit})
     if not ranked:
         return []

@@ -56,10 +56,10 @@ _FILED_BY_MOMENT: Final = ("tasks", "beats")
 def open(  # noqa: A001
     warehouse: str | Path, *, log: str | Path | None = None, memory: str = "1GB"
 ) -> "Warehouse":
-    """Return the warehouse at a folder or URL, as ``celeriac pipeline run`` publishes it.
+    """Return the warehouse at a folder or URL, as published by ``celeriac pipeline run``.
 
-    ``log`` says where the log is that the tables were made from, if it is no longer where it was then.
-    ``memory`` is what a question may work on at a time. Raises CallerError if nothing is published there.
+    ``log`` is the location of the log of the tables, if it was moved.
+    ``memory`` limits the memory of a query. Raises CallerError if nothing is published there.
     """
     opened = Warehouse(warehouse, log=log, memory=memory)
     opened.refresh()
@@ -67,10 +67,10 @@ def open(  # noqa: A001
 
 
 class Warehouse:
-    """Answers from published tables. Each question sees them as they were published last, whole.
+    """Queries published tables. Each query sees the last published version as a whole.
 
-    Any thread may ask. ``since`` and ``until`` are seconds of the epoch; what happened at ``until`` is not
-    within. Close it, or use it in a ``with``.
+    Any thread may query. ``since`` and ``until`` are seconds since the epoch; ``until`` is
+    exclusive. Close it, or use it in a ``with``.
     """
 
     def __init__(self, warehouse: str | Path, *, log: str | Path | None = None, memory: str = "1GB") -> None:
@@ -98,7 +98,7 @@ class Warehouse:
             self._edition = None
 
     def refresh(self) -> Manifest:
-        """Look what is published now, and return its manifest. Every question does so by itself."""
+        """Look for a new published version, and return its manifest. Every query does this automatically."""
         return self._now().manifest
 
     @property
@@ -193,10 +193,10 @@ class Warehouse:
         queue: str | None = None,
         limit: int = 50,
     ) -> list[Top]:
-        """Return how long the attempts of each ``task``, ``worker`` or ``queue`` waited and ran.
+        """Return queue waits and run times of the attempts of each ``task``, ``worker`` or ``queue``.
 
-        Those with most attempts come first, and ``limit`` is how many are told. What nobody heard the name
-        of is told together, under None. All else is as for ``latency``.
+        Groups with the most attempts come first, and ``limit`` is the number of groups. Attempts without a
+        name are in the group None. Other arguments are as in ``latency``.
         """
         span = Span(since, until).checked()
         return self._ask(
@@ -206,7 +206,7 @@ class Warehouse:
         )
 
     def task(self, id: str) -> TaskStory:  # noqa: A002 - as tasks have it
-        """Return all about one task; what it was given and what became of it as long as the log has it."""
+        """Return all data of one task; arguments and result as long as the log has them."""
         return self._ask(lambda edition: task_story(edition, id, self._log))
 
     def workflow(self, root: str, *, limit: int = 10_000) -> WorkflowStory:
@@ -229,10 +229,10 @@ class Warehouse:
         worker: str | None = None,
         queue: str | None = None,
     ) -> Comparison:
-        """Return the attempts of two sides: two names of tasks, or two spans of time.
+        """Return the attempts of two sides: two task names, or two time ranges.
 
-        Names, or globs of them, are compared from ``since`` to ``until``; spans, pairs of moments, for
-        tasks that ``task`` names, or all. Of both sides only what ``worker`` and ``queue`` name counts.
+        Names, or globs of them, are compared from ``since`` to ``until``; time ranges are pairs of
+        timestamps, for the tasks that match ``task``, or all. ``worker`` and ``queue`` filter both sides.
         """
 
         def times(edition: Edition, side: Side) -> AttemptTimes:
@@ -287,8 +287,7 @@ class Warehouse:
             known = TABLES[name].version if name in TABLES else 0
             if version > known:
                 raise DiskError(
-                    f"{self.place.url} has {name} of version {version}, and this is {known}: "
-                    "upgrade celeriac here"
+                    f"{self.place.url} has {name} of version {version}, newer than {known}: upgrade Celeriac"
                 )
         with self._mutex:
             if self._edition is None or _identity(self._edition.manifest) != _identity(manifest):

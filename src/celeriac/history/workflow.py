@@ -77,7 +77,7 @@ def _found(edition: Edition, uuid: str) -> tuple[str, tuple[Any, ...]]:
     roots = edition.ask(_ROOT, {"uuid": uuid})
     if not roots:
         raise CallerError(
-            f"no task {uuid!r} is in the tables: mend the id, or run celeriac pipeline run if it is new"
+            f"no task {uuid!r} in the tables: check the id, or run celeriac pipeline run if the task is new"
         )
     root = roots[0][0]
     summary = edition.ask(_SUMMARY, {"root": root})

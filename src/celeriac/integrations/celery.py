@@ -31,7 +31,7 @@ try:
     from celery.worker.control import inspect_command
 except ImportError as error:
     raise ImproperlyConfigured(
-        "celeriac.integrations.celery needs Celery, whose workers it plugs into: pip install 'celery>=5.6'"
+        "celeriac.integrations.celery needs Celery: pip install 'celery>=5.6'"
     ) from error
 
 __all__ = ["COMMAND", "Observer", "install"]
@@ -57,13 +57,14 @@ def install(app: Any, *, election_actions: Sequence[str] = (), **settings: Any) 
     """
     if settings and not election_actions:
         raise ImproperlyConfigured(
-            f"{', '.join(settings)}: settings of elections need election_actions, the tasks they may start"
+            f"{', '.join(settings)}: election settings have no effect without election_actions, the tasks "
+            "that elections may start: set it"
         )
     if election_actions:
         # Now, where the error shows the line, and not when a worker starts.
         Settings.load({**settings, "election_actions": election_actions}, environ=environ)
     app.steps["consumer"].add(MembersStep)
-    inspect_command(name=COMMAND, help="Who is there, as Celeriac's detector has it.")(_tell_members)
+    inspect_command(name=COMMAND, help="Membership as detected by Celeriac.")(_tell_members)
     if election_actions and not getattr(app, _MARK, False):
         from celeriac.integrations.celery_election import election_step  # noqa: PLC0415 - only who elects
 
@@ -147,7 +148,9 @@ class Observer:
             now = self._now()
             if self._logged_at is None or now - self._logged_at >= _LOG_INTERVAL:
                 self._logged_at = now
-                logger.warning("The detector failed (%d times so far).", self.faults, exc_info=True)
+                logger.warning(
+                    "celeriac: the failure detector raised an exception, count=%d", self.faults, exc_info=True
+                )
 
 
 class MembersStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
@@ -196,7 +199,7 @@ def _overheard(on_message: Callable[..., Any], observer: Observer) -> Callable[.
         try:
             payload = message.payload
         except Exception:  # a serializer may raise anything
-            logger.debug("A message could not be decoded.", exc_info=True)
+            logger.debug("celeriac: cannot decode a message", exc_info=True)
         if payload is not None:
             observer.receive(payload)
         return on_message(prepare, message)
@@ -207,21 +210,21 @@ def _overheard(on_message: Callable[..., Any], observer: Observer) -> Callable[.
 def _tell_members(state: Any, **_: object) -> object:
     observer: Observer | None = state.consumer.celeriac
     if observer is None:
-        return {"error": "this worker runs without gossip, and hears of nobody"}
+        return {"error": "the worker runs without gossip, and cannot see other workers"}
     return observer.members
 
 
 def _log(effect: Effect) -> None:
     match effect:
         case Joined(hostname, pid):
-            logger.info("%s is there (process %d).", hostname, pid)
+            logger.info("celeriac: %s joined, pid=%d", hostname, pid)
         case Left(hostname):
-            logger.info("%s left.", hostname)
+            logger.info("celeriac: %s left", hostname)
         case Suspected(hostname, _, level, silence):
-            logger.info("%s is suspect: silent for %.1f s (phi %.1f).", hostname, silence, level)
+            logger.info("celeriac: %s suspect, silent for %.1f s, phi=%.1f", hostname, silence, level)
         case Refuted(hostname):
-            logger.info("%s is no longer suspect.", hostname)
+            logger.info("celeriac: %s alive again", hostname)
         case Lost(hostname, _, reason):
-            logger.warning("%s is lost: %s.", hostname, reason)
+            logger.warning("celeriac: %s lost: %s", hostname, reason)
         case ElectionHeard():
             pass

@@ -120,7 +120,7 @@ class _Teller:
             # Celery: without -E its ``send`` leaves out all that does not begin with ``worker-``.
             dispatcher.publish(kind, fields, dispatcher.producer)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker must go on
-            logger.warning("Cannot send %s: %s", kind, error)
+            logger.warning("celeriac: cannot send %s: %s", kind, error)
 
 
 class _Handlers(Mapping[str, Handler]):
@@ -168,6 +168,6 @@ def _guarded(act: Callable[..., object], lock: Lock) -> Callable[..., None]:
             with lock:
                 act(*arguments, **named)
         except Exception:
-            logger.warning("An election failed.", exc_info=True)
+            logger.warning("celeriac: an election failed", exc_info=True)
 
     return guarded

@@ -153,7 +153,7 @@ class WorkerSession(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What was written elsewhere."""
+    """Result of an export."""
 
     rows: int
     #: Where to, without secrets.

@@ -23,12 +23,12 @@ __all__ = ["AsyncEventReceiver"]
 
 
 class AsyncEventReceiver:
-    """Gives out the events of a cluster, one by one, for ever.
+    """Yields the events of a cluster, one by one, indefinitely.
 
-    As :class:`~celeriac.EventReceiver`, it makes a lost link again by itself and tells of the
-    gap, counts what it cannot read in ``gate``, and brings a ``state`` up to date before it
-    gives an event out. The loop is never blocked. Leave the loop, cancel the task, or close it:
-    what was received and not given out comes first when you go on.
+    Like :class:`~celeriac.EventReceiver`, it reconnects automatically and reports the gap, counts unreadable
+    messages in ``gate``, and updates a ``state`` before it yields an event. It never blocks the loop. Leave
+    the loop, cancel the task, or close the receiver: events that were received and not yielded come first in
+    the next iteration.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AsyncEventReceiver:
 
     @property
     def losses(self) -> int:
-        """How many times the link was lost."""
+        """Number of disconnects."""
         return self._reception.losses
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -74,7 +74,7 @@ class AsyncEventReceiver:
             await self._drain()
 
     async def close(self) -> None:
-        """End the link."""
+        """Close the connection."""
         link, self._link = self._link, None
         if link is not None:
             await link.close()

@@ -252,8 +252,8 @@ class Backend(AsyncBackendMixin):
     def ResultConsumer(self, consumer_class: type[BaseResultConsumer]) -> None:  # noqa: N802
         if self._running.is_made:
             raise CallerError(
-                "the result consumer runs already; set ResultConsumer before the first wait for a result, or "
-                "after app.backend.close()"
+                "the result consumer is already running; set ResultConsumer before the first wait for a "
+                "result, or after app.backend.close()"
             )
         self._consumer_class = consumer_class
 
@@ -319,8 +319,8 @@ def backend_for(settings: Settings, connect: Callable[[], Connection]) -> Backen
     url = settings.result_backend
     if url is None:
         raise ImproperlyConfigured(
-            "no result backend is set, so there are no results to wait for; set result_backend to where "
-            "the workers store them, such as redis://127.0.0.1:6379/0, or to rpc://"
+            "no result backend is set; set result_backend to the URL that the workers use, such as "
+            "redis://127.0.0.1:6379/0 or rpc://"
         )
     scheme = url.partition("://")[0]
     if scheme == "rpc":
@@ -332,14 +332,15 @@ def backend_for(settings: Settings, connect: Callable[[], Connection]) -> Backen
 
         return RedisBackend(settings)
     raise ImproperlyConfigured(
-        f"result_backend is {sanitize_url(url)!r}; use redis://, rediss://, redis+socket://, sentinel:// or rpc://"
+        f"result_backend {sanitize_url(url)!r} is not supported; use redis://, rediss://, redis+socket://, "
+        "sentinel:// or rpc://"
     )
 
 
 def _no_chords() -> ImproperlyConfigured:
     return ImproperlyConfigured(
-        "this result backend cannot count the tasks of a chord, since it keeps no results; "
-        "set result_backend to a Redis, such as redis://127.0.0.1:6379/0, on all workers and clients"
+        "the result backend cannot count the tasks of a chord, because it stores no results; set "
+        "result_backend to a Redis, such as redis://127.0.0.1:6379/0, on all workers and clients"
     )
 
 

@@ -132,10 +132,10 @@ class Scheduler:
         try:
             leader = self._leader()
         except NetworkError as error:
-            logger.warning("Who leads cannot be asked for now: %s", error)
+            logger.warning("beat: cannot query the current leader: %s", error)
             return
         if leader:
-            logger.info("%s leads; this process waits for its turn.", leader)
+            logger.info("beat: %s is leader; this process is on standby", leader)
 
     def _lead(self, leader: Leadership) -> None:
         beat = Beat({name: entry.item for name, entry in self.entries.items()}, read_note(leader.note))
@@ -157,7 +157,7 @@ class Scheduler:
                 retry.reset()
             self._stopping.wait(max(0.0, pause))
         for pending in self._pending.values():
-            self._miss(pending.tick, "it could not be sent while this process led")
+            self._miss(pending.tick, "not sent while this process was leader")
         self._pending.clear()
 
     def _tick(self, beat: Beat, leader: Leadership) -> bool:
@@ -173,16 +173,16 @@ class Scheduler:
             if tick.skipped:
                 self.counts["skipped"] += tick.skipped
                 logger.warning(
-                    "Entry %r: ticks before that of %s were missed, and are not sent: %d.",
+                    "beat: entry %r: skipped ticks before %s that were missed, count=%d",
                     *(tick.entry, _moment_text(tick.at), tick.skipped),
                 )
         for tick in due.stale:
-            self._miss(tick, "it has expired")
+            self._miss(tick, "expired")
         for tick in due.ticks:
             if is_noted:
                 self._pend(tick, leader.token)
             else:
-                self._miss(tick, "it is not known whether it was noted")
+                self._miss(tick, "unknown whether it was recorded")
         return is_certain
 
     def _leave(self, leader: Leadership, note: bytes) -> tuple[bool, bool]:
@@ -196,7 +196,7 @@ class Scheduler:
                 return leader.leave_note(note), is_certain
             except NetworkError as error:
                 if is_certain:
-                    logger.warning("What is due cannot be noted for now, and is not sent: %s", error)
+                    logger.warning("beat: cannot record due ticks, so they are not sent: %s", error)
                 is_certain = False
             if self._stopping.wait(retry.next()):
                 break
@@ -212,7 +212,7 @@ class Scheduler:
         entry = self.entries[tick.entry]
         before = self._pending.pop(tick.entry, None)
         if before is not None:
-            self._miss(before.tick, "it could not be sent before the next was due")
+            self._miss(before.tick, "not sent before the next tick was due")
         posting = posting_of(
             entry,
             tick,
@@ -229,7 +229,7 @@ class Scheduler:
             expires = posting.request.expires
             if expires is not None and expires <= self._wall_time():
                 del self._pending[name]
-                self._miss(tick, "it has expired")
+                self._miss(tick, "expired")
                 continue
             outcome = self._sender.send(posting, may_send=leader.is_leader)
             if outcome is Outcome.NOT_YET:
@@ -242,14 +242,14 @@ class Scheduler:
         if outcome is Outcome.SENT:
             self.counts["sent"] += 1
             logger.info(
-                "Entry %r: sent %s[%s] for %s.",
+                "beat: entry %r: sent %s[%s] for %s",
                 *(tick.entry, request.task, request.id, _moment_text(tick.at)),
             )
         elif outcome is Outcome.UNKNOWN:
             self.counts["unknown"] += 1
             logger.warning(
-                "Entry %r: %s[%s] for %s may have been sent or not, and is not sent again: "
-                "the broker has not confirmed it.",
+                "beat: entry %r: %s[%s] for %s was sent but not confirmed by the broker; it is not sent "
+                "again, to avoid a duplicate",
                 *(tick.entry, request.task, request.id, _moment_text(tick.at)),
             )
         else:
@@ -257,7 +257,7 @@ class Scheduler:
 
     def _miss(self, tick: Tick, reason: str) -> None:
         self.counts["missed"] += 1
-        logger.warning("Entry %r: the tick of %s is missed: %s.", tick.entry, _moment_text(tick.at), reason)
+        logger.warning("beat: entry %r: missed the tick of %s: %s", tick.entry, _moment_text(tick.at), reason)
 
     def _tell_ahead(self, beat: Beat, *, is_told: bool) -> bool:
         """Say that nothing will be sent for long, once; return whether it is so."""
@@ -265,8 +265,8 @@ class Scheduler:
         if ahead and not is_told:
             name, by = max(ahead.items(), key=lambda each: each[1])
             logger.warning(
-                "Ticks were sent that lie ahead of this clock, of entry %r by %.0f seconds: nothing is sent "
-                "until then. Set the clock right, or begin anew with another --name.",
+                "beat: the last tick of entry %r is %.0f seconds ahead of this clock; nothing is sent "
+                "until then. Correct the clock, or start with another --name.",
                 *(name, by),
             )
         return bool(ahead)

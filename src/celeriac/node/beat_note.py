@@ -31,11 +31,13 @@ def read_note(note: bytes) -> dict[str, float]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        logger.warning("The note of the last beat cannot be read: every entry begins with its next tick.")
+        logger.warning("beat: cannot read the saved schedule state; every entry starts with its next tick")
         return {}
     ticks = {name: float(at) for name, at in found.items() if _is_moment(at)}
     if len(ticks) < len(found):
-        logger.warning("The note of the last beat is not whole: some entries begin with their next tick.")
+        logger.warning(
+            "beat: the saved schedule state is incomplete; some entries start with their next tick"
+        )
     return ticks
 
 

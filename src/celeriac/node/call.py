@@ -53,13 +53,13 @@ MAX_REPLY_BYTES: Final = 256 * MIB
 _LONG_NAME: Final = "x" * 64
 
 _FIXES: Final = {
-    "method": "a command is named by up to 64 letters, digits, underscores, dots and dashes",
-    "destination": "destination must hold names of nodes, such as 'celery@web1'",
-    "pattern": "the pattern is broken, or too long, or repeats so much that to match it might take for ever",
+    "method": "command names have 1 to 64 letters, digits, underscores, dots and dashes",
+    "destination": "destination must be a list of node names, such as 'celery@web1'",
+    "pattern": "the pattern is invalid, too long or too expensive to match; simplify it",
     "matcher": "matcher must be 'glob' or 'pcre'",
-    "size": "it is longer than 64 KiB: send it in parts",
-    "items": "it holds more than 2,048 items: send it in parts",
-    "depth": "its arguments are nested deeper than 32",
+    "size": "the command is longer than 64 KiB; split it",
+    "items": "the command has more than 2,048 items; split it",
+    "depth": "the arguments are nested deeper than 32 levels; flatten them",
 }
 
 
@@ -200,11 +200,9 @@ class Caller:
             is_addressed(request._replace(destination=()), _LONG_NAME)
         except PeerError as error:
             reason = str(error)
-            raise CallerError(
-                f"nodes would refuse the command {command!r}: {_FIXES.get(reason, reason)}"
-            ) from None
+            raise CallerError(f"invalid command {command!r}: {_FIXES.get(reason, reason)}") from None
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CallerError(f"the command {command!r} cannot be sent as JSON: {error}") from error
+            raise CallerError(f"cannot encode the command {command!r} as JSON: {error}") from error
         return request
 
     def send(self, request: Request, *, timeout: float) -> None:
@@ -279,7 +277,8 @@ class Caller:
 def _check_confirmed(connection: Connection, request: Request, *, timeout: float) -> None:
     if connection.unconfirmed(timeout):
         raise ConnectionLost(
-            f"the broker has not confirmed the command {request.method!r}: it may or may not have been sent"
+            f"the broker did not confirm the command {request.method!r}; the command may or may not have "
+            "been sent"
         )
 
 

@@ -98,25 +98,25 @@ _KINDS: Final[tuple[_Check, ...]] = (
     (
         ("task_id", "root_id", "parent_id", "group_id", "queue", "routing_key"),
         is_name,
-        "give a text of 1 to 255 bytes, without control characters",
+        "give a string of 1 to 255 bytes, without control characters",
     ),
     (
         ("exchange", "reply_to"),
         lambda value: value == "" or is_name(value),
-        "give a text of up to 255 bytes, without control characters",
+        "give a string of up to 255 bytes, without control characters",
     ),
     (
         ("retries", "group_index", "replaced_task_nesting"),
         lambda value: type(value) is int and 0 <= value < 2**31,
-        "give a whole number",
+        "give an integer",
     ),
-    (("argsrepr", "kwargsrepr"), lambda value: isinstance(value, str), "give a text"),
-    (("shadow",), is_task_name, "give a text such as the name of a task"),
+    (("argsrepr", "kwargsrepr"), lambda value: isinstance(value, str), "give a string"),
+    (("shadow",), is_task_name, "give a task name"),
     (("time_limit", "soft_time_limit"), is_seconds, "give a number of seconds above 0"),
     (("countdown",), _is_span, "give a number of seconds"),
-    (("priority",), is_priority, "give a whole number from 0 to 255"),
+    (("priority",), is_priority, "give an integer from 0 to 255"),
     (("ignore_result",), lambda value: isinstance(value, bool), "use True or False"),
-    (("serializer",), lambda value: value == "json", "use 'json', the only one there is"),
+    (("serializer",), lambda value: value == "json", "use 'json', the only supported serializer"),
 )
 _CHECKS: Final = {name: (is_fine, fix) for names, is_fine, fix in _KINDS for name in names}
 _NO_CHECK: Final = (lambda _: True, "")
@@ -146,17 +146,17 @@ def _read_moment(name: str, value: object) -> float:
 def _checked_moment(name: str, value: object) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value < MAX_TIMESTAMP:  # type: ignore[operator]
-        _refuse(name, value, "give seconds, or a moment from 1970 to 2100 as datetime or ISO 8601")
+        _refuse(name, value, "give seconds, or a time from 1970 to 2100 as datetime or ISO 8601")
     return float(value)  # type: ignore[arg-type]
 
 
 def read_headers(headers: object) -> dict[str, Any]:
     """Return the headers of a user as every broker can carry them: as JSON."""
     if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
-        raise CallerError("headers are a dict whose keys are texts")
+        raise CallerError("headers must be a dict with string keys")
     taken = sorted(PROTOCOL_HEADERS.intersection(headers))
     if taken:
-        raise CallerError(f"the header {taken[0]} is one of the protocol: give yours another name")
+        raise CallerError(f"the header {taken[0]} is reserved by the protocol: use another name")
     found: dict[str, Any] = json.loads(spell(dict(headers)))
     return found
 
@@ -168,7 +168,7 @@ def read_signatures(name: str, value: Any) -> tuple[dict[str, Any], ...]:
     if isinstance(value, Mapping) or hasattr(value, "to_dict"):
         value = (value,)
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
-        raise CallerError(f"{name} is {value!r:.80}: give a signature, or several")
+        raise CallerError(f"{name} is {value!r:.80}: give a signature, or a list of signatures")
     return tuple(_read_signature(name, each) for each in value)
 
 

@@ -47,7 +47,7 @@ class Callbacks:
             try:
                 callback()
             except Exception:
-                logger.exception("A callback of a result failed.")
+                logger.exception("results: a callback failed")
             except BaseException:
                 # It ends this thread or greenlet, and not the callbacks after it.
                 self._start()

@@ -53,15 +53,15 @@ class Timer(Protocol):
 
 
 class Polaroid:
-    """Takes a picture of a state every ``freq`` seconds, in a thread of its own or by a ``timer``.
+    """Takes a snapshot of a state every ``freq`` seconds, in a separate thread or by a ``timer``.
 
     Derive a class with ``on_shutter``, or give a ``film`` that has one. The state does not change while
-    ``on_shutter`` runs, and no two run at a time: one that takes longer than ``freq`` makes pictures
-    rarer, not later and later. One that raises is logged, and the next is taken all the same.
+    ``on_shutter`` runs, and only one runs at a time: if one takes longer than ``freq``, snapshots become
+    rarer, not delayed. Exceptions are logged, and the next snapshot is taken as scheduled.
 
-    ``maxrate`` is the most pictures in a second, a number or such as ``"10/m"``; beyond it none is taken.
-    Every ``cleanup_freq`` seconds ``on_cleanup`` is called. With ``clear_after`` the state forgets what
-    has ended once a picture was taken.
+    ``maxrate`` limits the snapshots per second, a number or such as ``"10/m"``; beyond it none is taken.
+    ``on_cleanup`` is called every ``cleanup_freq`` seconds. With ``clear_after`` ended tasks are removed from
+    the state after each snapshot.
     """
 
     #: Told before each picture, with the state as sender, and before each cleanup; with ``camera``.
@@ -86,7 +86,7 @@ class Polaroid:
     ) -> None:
         for name, seconds in (("freq", freq), ("cleanup_freq", cleanup_freq)):
             if not 0 < seconds < inf:
-                raise CallerError(f"{name} is a number of seconds above 0, not {seconds!r}")
+                raise CallerError(f"{name} must be a number of seconds above 0, not {seconds!r}")
         self.state = state
         self.freq = freq
         self.cleanup_freq = cleanup_freq
@@ -115,11 +115,11 @@ class Polaroid:
     # -- what cameras are for
 
     def on_shutter(self, state: State) -> object:
-        """Keep a picture of the state. To be written by whoever derives a camera."""
+        """Store a snapshot of the state. Override it in a camera."""
         return None if self.film is None else self.film.on_shutter(state)
 
     def on_cleanup(self) -> object:
-        """Throw away old pictures. To be written by whoever derives a camera."""
+        """Remove old snapshots. Override it in a camera."""
         return None if self.film is None else self.film.on_cleanup()
 
     # -- the timer
@@ -151,9 +151,9 @@ class Polaroid:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Take no more pictures. On return none is being taken, unless ``on_shutter`` itself calls this.
+        """Take no more snapshots. On return none is being taken, unless ``on_shutter`` calls this method.
 
-        Not to be called while the state is frozen by somebody else: a picture may be waiting for it.
+        Do not call it while another thread has the state frozen: a snapshot may be waiting for it.
         """
         self._stopping.set()
         while self._entries:
@@ -194,7 +194,7 @@ class Polaroid:
         except Exception as error:
             who = type(self if self.film is None else self.film).__name__
             why = str(error) or type(error).__name__
-            logger.exception("A %s of %s failed: %s; the next is tried in time.", what, who, why)
+            logger.exception("camera: %s of %s failed, retrying at the next interval: %s", what, who, why)
 
     # -- pictures
 
@@ -275,21 +275,20 @@ def evcam(  # noqa: PLR0917 - the signature of Celery
     clear_after: bool | None = None,
     receiver: EventReceiver | None = None,
 ) -> None:
-    """Receive events and have a camera take pictures of the cluster, until Ctrl-C.
+    """Receive events and let a camera take snapshots of the cluster, until Ctrl-C.
 
-    ``camera`` is a class derived from :class:`Polaroid`, its name as ``module:Class``, or anything with
-    ``on_shutter(state)`` and ``on_cleanup()``. A Polaroid that is made already has a state and times of its
-    own; the times given here are for all others.
+    ``camera`` is a class derived from :class:`Polaroid`, its name as ``module:Class``, or an object with
+    ``on_shutter(state)`` and ``on_cleanup()``. A Polaroid instance has its own state and times;
+    the times given here are for all others.
 
-    ``loglevel`` and ``logfile`` set the level of the root logger meanwhile, and add its lines to a file.
-    Without them the log stays as the program has set it up. ``pidfile`` names a file that holds our pid
-    meanwhile; CallerError is raised if it names another running process, or holds no pid. ``timer`` calls the
-    camera in place of a thread. Without ``app`` the broker and the settings are those of the environment and
-    of the file of settings, as for ``Celeriac()``.
+    ``loglevel`` and ``logfile`` set the level of the root logger in the meantime, and write its lines to a
+    file. Without them logging is unchanged. ``pidfile`` is a file for the pid; CallerError is raised if it
+    has the pid of another running process, or no pid. ``timer`` calls the camera instead of a thread. Without
+    ``app`` the broker and the settings are those of the environment and of the settings file, as for
+    ``Celeriac()``.
 
-    To end it from another thread, make the ``receiver`` yourself, of the same app, and ``stop()`` it.
-    Raises ConnectionLost if the broker cannot be reached at the start; a link that is lost later is
-    made again by itself.
+    To stop it from another thread, create the ``receiver`` of the same app, and call ``stop()`` on it.
+    Raises ConnectionLost if the broker is unreachable at the start; later it reconnects automatically.
     """
     with pid_file(pidfile) if pidfile else nullcontext(), log_output(loglevel, logfile):
         app = app or _app_of_environment()
@@ -362,7 +361,7 @@ def make_camera(camera: object, app: App, **options: Any) -> Polaroid:
 
 def _no_camera(camera: object, why: str = "") -> CallerError:
     return CallerError(
-        f"{camera!r} is no camera{why}: derive a class from celeriac.Polaroid, or give something with "
+        f"invalid camera {camera!r}{why}: derive a class from celeriac.Polaroid, or give an object with "
         "on_shutter(state) and on_cleanup()"
     )
 
@@ -372,5 +371,5 @@ def _film_of(kind: type) -> object:
         return kind()
     except TypeError as error:
         raise CallerError(
-            f"{kind.__name__} needs arguments: make one first, and give that ({error})"
+            f"{kind.__name__} needs arguments: create an instance and pass that ({error})"
         ) from None

@@ -39,18 +39,18 @@ _GOOD_AFTER: Final = 5.0
 _MOST_AT_ONCE: Final = 100
 #: How long a clean end may take.
 _FAREWELL: Final = 2.0
-_STOPPED: Final = "the app was closed while somebody waited for a result; to wait again is fine"
+_STOPPED: Final = "the app was closed during a wait for a result; wait again to reconnect"
 
 
 class BaseResultConsumer:
-    """Drains results from a link, and hands each to those who wait for it.
+    """Receives results from a connection, and dispatches each result to its waiters.
 
-    The link decides where results come from. A subclass that overrides :meth:`on_state_change` sees every
-    state that comes: set :attr:`Backend.ResultConsumer <celeriac.node.backend.Backend.ResultConsumer>` to it.
-    Only one thread or greenlet, that of a drainer, uses the link. All others go through a lock that is never
-    held while something is awaited.
+    The connection is the source of the results. A subclass that overrides :meth:`on_state_change` gets every
+    received state: set :attr:`Backend.ResultConsumer <celeriac.node.backend.Backend.ResultConsumer>` to it.
+    Only the thread or greenlet of a drainer uses the connection. All others use a lock that is never
+    held during a wait.
 
-    A lost connection is made again for as long as it takes, and those who wait do not notice. They get an
+    The consumer reconnects as long as it takes, and waiters do not notice. Waiters get an
     error if the store refuses access, if errors other than :class:`ConnectionError` or kills keep ending
     turns (see :class:`DrainFailures`), or if a killed thread cannot be replaced. The next wait tries again.
     A turn that raises :class:`TimeoutError` is a turn without results, and the connection is kept.
@@ -88,12 +88,12 @@ class BaseResultConsumer:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a link now."""
+        """Whether the consumer is connected."""
         return self._is_up
 
     @property
     def is_down(self) -> bool:
-        """Whether the link was lost, and is not back yet."""
+        """Whether the connection was lost and not restored yet."""
         return self._last_error is not None
 
     # -- for drainers
@@ -107,7 +107,7 @@ class BaseResultConsumer:
                 self._end_error = None
 
     def stop(self, *, tells: bool = True) -> None:
-        """End the link, and whatever runs in the background; with ``tells`` whoever still waits is told."""
+        """Close the connection and stop the background thread; with ``tells`` waiters get an error."""
         self._tells = tells
         self.stop_soon()
         self._interrupt()
@@ -122,7 +122,7 @@ class BaseResultConsumer:
         self._link.interrupt()
 
     def drain_events(self, timeout: float | None = None) -> None:
-        """Do one turn: ask what is to be asked, and hand out what comes within ``timeout`` seconds."""
+        """Run one turn: send pending requests, and dispatch messages received within ``timeout`` seconds."""
         longest = _LONGEST_TURN if timeout is None else timeout
         with self.reconnect_on_error():
             try:
@@ -145,7 +145,7 @@ class BaseResultConsumer:
 
     @contextmanager
     def reconnect_on_error(self) -> Iterator[None]:
-        """Turn the loss of the link into another try, later each time it is lost again."""
+        """Schedule a reconnect after a disconnect, with increasing delays."""
         try:
             yield
         except NetworkError as error:
@@ -159,7 +159,7 @@ class BaseResultConsumer:
     def consume_from(
         self, slot: Slot, task_ids: Iterable[str], *, deadline: float | None = None, peek: bool = False
     ) -> None:
-        """Put what comes of these tasks into a slot; with ``peek`` what is stored already at once."""
+        """Subscribe a slot to these tasks; with ``peek`` deliver stored results immediately."""
         with self._mutex:
             slots = self._apply(
                 self._waiting.watch(slot, task_ids, now=monotonic(), deadline=deadline, peek=peek)
@@ -193,7 +193,7 @@ class BaseResultConsumer:
             self._show(metas)
 
     def recall(self, task_id: str) -> ResultMeta | None:
-        """Return what is remembered of a task, where results come but once."""
+        """Return the remembered state of a task, for stores that deliver results only once."""
         with self._mutex:
             return self._waiting.recall(task_id, monotonic())
 
@@ -203,7 +203,7 @@ class BaseResultConsumer:
             self._waiting.forget(task_id)
 
     def wait_until_up(self, flag: Flag, timeout: float) -> bool:
-        """Wait until the link is up, and return whether it is; raises AccessRefused."""
+        """Wait for the connection, and return whether it is up; raises AccessRefused."""
         deadline = monotonic() + timeout
         earlier_error = self._last_error
         self._up_flags.append(flag)
@@ -225,7 +225,7 @@ class BaseResultConsumer:
             self._up_flags.remove(flag)
 
     def health(self) -> Health:
-        """Return how the link is, for people."""
+        """Return the connection status."""
         with self._mutex:
             return health_of(self._waiting, self._last_error, self._backoff.attempts)
 
@@ -261,7 +261,9 @@ class BaseResultConsumer:
             try:
                 self._host = self._runtime.spawn(self._run, name="celeriac-results")
             except Exception as error:  # noqa: BLE001 - all who wait get it
-                self._end_error = drain_error(f"no thread or greenlet drains results: {error}", error)
+                self._end_error = drain_error(
+                    f"cannot start a thread or greenlet to drain results: {error}", error
+                )
         if self._end_error is not None:
             self._fail(self._end_error)
 
@@ -345,7 +347,7 @@ class BaseResultConsumer:
             try:
                 self.on_state_change(meta)
             except Exception:
-                logger.exception("Looking at the state of task %s failed.", meta.task_id)
+                logger.exception("results: cannot handle the result of task %s", meta.task_id)
 
     def _take(self, news: list[News]) -> None:
         arrived = [each for each in news if isinstance(each, Arrived)]
@@ -412,7 +414,7 @@ class BaseResultConsumer:
             try:
                 slot.ring()
             except Exception:
-                logger.exception("A callback of a result failed.")
+                logger.exception("results: a callback failed")
 
     def _interrupt(self) -> None:
         self._link.interrupt()

@@ -44,12 +44,11 @@ class Options(Selection, total=False):
 
 
 class Control:
-    """Sends commands to nodes, with Celery's names and meanings.
+    """Sends commands to nodes, with the names and meanings of Celery.
 
-    A command goes to all nodes, or to those that ``destination`` names, or whose names
-    fit ``pattern``. It returns None, or with ``reply=True`` a list of ``{node: value}``.
-    Several threads may share one object. What nodes send that cannot be taken never
-    raises: :attr:`refused` counts it.
+    A command goes to all nodes, to those in ``destination``, or to those whose names
+    match ``pattern``. It returns None, or with ``reply=True`` a list of ``{node: value}``.
+    Several threads may share one object. Invalid replies never raise: :attr:`refused` counts them.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Control:
         known: Iterable[str] = (),
         connection: "AnyConnection | None" = None,
     ) -> Inspect:
-        """Return what asks nodes about themselves; ``connection`` is as in :meth:`broadcast`."""
+        """Return an object to query nodes; ``connection`` is as in :meth:`broadcast`."""
         return Inspect(
             self._caller.at(connection),
             destination,
@@ -99,15 +98,15 @@ class Control:
         callback: Callback | None = None,
         connection: "AnyConnection | None" = None,
     ) -> Answers:
-        """Send any command, and with ``reply`` return what the nodes answer.
+        """Send any command, and with ``reply`` return the replies of the nodes.
 
-        The wait ends after ``timeout`` seconds in all, where Celery waits as long anew after
-        each reply; or once ``limit`` nodes have answered, by default as many as ``destination``
-        names. ``matcher`` is the language of ``pattern``: ``glob``, the default, or ``pcre``.
-        ``callback`` is called with each ``{node: value}`` as it comes. A lost link raises
-        :class:`~celeriac.errors.ConnectionLost`. A node of ours that refuses the command replies
-        ``{"error": reason}``; without ``reply`` a refusal is not seen. ``connection``, of ours or kombu's,
-        names the broker, by default that of the app; each command has a connection of its own to it.
+        The wait ends after ``timeout`` seconds in total (Celery restarts the timeout after each reply), or
+        after replies of ``limit`` nodes, by default as many as in ``destination``. ``matcher`` is the
+        language of ``pattern``: ``glob``, the default, or ``pcre``. ``callback`` is called with each ``{node:
+        value}``. A disconnect raises :class:`~celeriac.errors.ConnectionLost`. Celeriac nodes that refuse the
+        command reply ``{"error": reason}``; without ``reply`` refusals are not visible. ``connection``, of
+        Celeriac or kombu, selects the broker, by default that of the app; each command uses a separate
+        connection.
         """
         caller = self._caller.at(connection)
         request = caller.request(
@@ -121,7 +120,7 @@ class Control:
     def ping(
         self, destination: Destination = None, timeout: float = 1.0, **selection: Unpack[Selection]
     ) -> list[dict[str, object]]:
-        """Ask who is there."""
+        """Ping nodes."""
         return self.broadcast("ping", {}, destination, reply=True, timeout=timeout, **selection) or []
 
     def heartbeat(self, destination: Destination = None, **options: Unpack[Options]) -> Answers:
@@ -129,7 +128,7 @@ class Control:
         return self.broadcast("heartbeat", {}, destination, **options)
 
     def shutdown(self, destination: Destination = None, **options: Unpack[Options]) -> Answers:
-        """Stop nodes, once they have done what they are doing."""
+        """Shut down nodes after their running tasks have finished."""
         return self.broadcast("shutdown", {}, destination, **options)
 
     # -- tasks
@@ -175,7 +174,7 @@ class Control:
         destination: Destination = None,
         **options: Unpack[Options],
     ) -> Answers:
-        """Limit how often tasks of one name begin: ``"5/m"``, or a number a second; 0 is no limit."""
+        """Limit the start rate of a task: ``"5/m"``, or a number per second; 0 removes the limit."""
         arguments = {"task_name": task_name, "rate_limit": rate_limit}
         return self.broadcast("rate_limit", arguments, destination, **options)
 
@@ -209,7 +208,7 @@ class Control:
         destination: Destination = None,
         **options: Unpack[Options],
     ) -> Answers:
-        """Start the pools anew, with modules imported or loaded anew."""
+        """Restart the pools, with modules imported or reloaded."""
         arguments = {"modules": modules, "reload": reload, "reloader": reloader}
         return self.broadcast("pool_restart", arguments, destination, **options)
 
@@ -270,16 +269,16 @@ class Control:
         force: bool = False,
         timeout: float = 1.0,
     ) -> None:
-        """Have the workers elect one of them, which then does ``action``: JSON, or a signature.
+        """Let the workers elect one of them, which then runs ``action``: JSON, or a signature.
 
-        ``mode`` is ``once``, for one winner, or ``takeover``, where another acts if the winner dies before it
-        has acted. For a leadership that lasts there is ``app.leadership``.
+        ``mode`` is ``once``, for one winner, or ``takeover``, where another worker acts if the winner dies
+        before it has acted. For a lasting leadership use ``app.leadership``.
 
-        Celery: an election among one or two of its workers can stop them all. So those who are there are
-        counted first, for ``timeout`` seconds, and CallerError is raised if there are fewer than three of
-        Celery's and not none, or nobody at all. Those count that answer and also send a heartbeat: other
-        nodes answer too, and elect nobody. Workers of ours then answer whether they may act. The first
-        that may ends the wait. CallerError is raised with the reasons if all refuse within ``timeout``
+        Celery: an election among one or two Celery workers can crash all of them. Therefore the workers are
+        counted first, for ``timeout`` seconds, and CallerError is raised if there is no worker, or one or two
+        Celery workers. Only workers that answer and send a heartbeat are counted: other
+        nodes answer too, and cannot elect. Celeriac workers then report whether they may act. The first
+        positive report ends the wait. CallerError is raised with the reasons if all refuse within ``timeout``
         seconds, and also if none answers. ``force`` skips both. ``connection`` is as in :meth:`broadcast`.
         """
         election = Election(id, topic, _as_json(action), worker_mode(mode))
@@ -311,13 +310,13 @@ def _check_electors(caller: Caller, timeout: float) -> frozenset[str]:
     celery = answered - call.ours
     if not answered:
         raise CallerError(
-            "no worker that gossips answered, so nobody would be elected: start one, or force it "
+            "no worker with gossip answered, so no worker can be elected: start one, or use force "
             "(force=True, --force)"
         )
     if celery and len(celery) < MIN_ELECTORS:
         raise CallerError(
-            f"an election among fewer than {MIN_ELECTORS} of Celery's workers can stop them; "
-            f"{len(celery)} answered: start more of them, or force it (force=True, --force)"
+            f"an election among fewer than {MIN_ELECTORS} Celery workers can crash them, and {len(celery)} "
+            "answered: start more Celery workers, or use force (force=True, --force)"
         )
     return frozenset() if celery else frozenset(answered)
 
@@ -335,8 +334,8 @@ def _check_refusals(id: str, ours: frozenset[str], call: Call) -> None:  # noqa:
     """Raise CallerError if no worker answered, or if all did and none of them may act."""
     if ours.isdisjoint(call.answered):
         raise CallerError(
-            f"no worker answered the election {id!r:.100}; it may or may not be held: "
-            "give the workers more time (timeout=)"
+            f"no worker answered the election {id!r:.100}, so its outcome is unknown: retry with a longer "
+            "timeout (timeout=)"
         )
     refused: dict[str, list[str]] = {}
     for reply in call.replies:
@@ -348,8 +347,8 @@ def _check_refusals(id: str, ours: frozenset[str], call: Call) -> None:  # noqa:
     reasons = [f"{reason} ({_join_names(named)})" for reason, named in list(refused.items())[:_MOST_REASONS]]
     more = len(refused) - len(reasons)
     raise CallerError(
-        f"none of the workers that answered may act in the election {id!r:.100}: {'; '.join(reasons)}"
-        f"{f'; and {more} more reasons' if more else ''}"
+        f"no worker can stand in the election {id!r:.100}: "
+        f"{'; '.join(reasons)}{f'; and {more} more reasons' if more else ''}"
     )
 
 

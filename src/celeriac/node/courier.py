@@ -227,7 +227,7 @@ class Courier:
             finally:
                 self._link_mutex.release()
         if self.outbox:
-            logger.warning("%d events could not be sent before the dispatcher was closed.", len(self.outbox))
+            logger.warning("publisher: closed with unsent events, dropped=%d", len(self.outbox))
 
     def resume(self) -> None:
         """Carry again, after a stop."""
@@ -277,7 +277,7 @@ class Courier:
             self._publish_waiting()
             left = deadline - monotonic()
             if self._confirm(max(0.0, left)) and left <= 0:
-                raise ConnectionLost(f"the broker at {self._link.address} confirms nothing")
+                raise ConnectionLost(f"the broker at {self._link.address} does not confirm messages")
 
     def _confirm(self, timeout: float) -> int:
         """Wait for confirmations, and return how many are missing."""
@@ -300,9 +300,11 @@ class Courier:
         with self.changed:
             was_online, self._is_online, self._is_behind = self._is_online, False, False
         if isinstance(error, AccessRefused):  # which is for the operator to mend; a lost link mends itself
-            self._log.write(logging.WARNING, "refused", "Events wait for the broker: %s", error)
+            self._log.write(
+                logging.WARNING, "refused", "publisher: events are waiting for the broker: %s", error
+            )
         elif was_online:
-            logger.info("Events wait for the broker: %s", error)
+            logger.info("publisher: events are waiting for the broker: %s", error)
 
     # -- the keeper
 
@@ -358,13 +360,13 @@ class Courier:
                 with self._taking_back():
                     self._link.open()
             except NetworkError as error:
-                logger.debug("The broker is still away: %s", error)
+                logger.debug("publisher: the broker is still unreachable: %s", error)
                 return
             with self.changed:
                 self._is_online = True
                 self._silent_since = monotonic()
                 self.changed.notify_all()
-        logger.info("The broker is back.")
+        logger.info("publisher: reconnected to the broker")
 
     def _follow_up(self) -> None:
         """Publish what senders left, and wait for confirmations in their place."""
@@ -392,7 +394,7 @@ class Courier:
         if has_moved or self._link.is_blocked or not self.outbox.on_the_way:
             self._silent_since = now
         elif now - self._silent_since > _PATIENCE:
-            raise ConnectionLost(f"the broker at {self._link.address} confirms nothing")
+            raise ConnectionLost(f"the broker at {self._link.address} does not confirm messages")
         self._is_behind = self.outbox.on_the_way >= self._wait_after
 
     def _pause(self, seconds: float) -> None:

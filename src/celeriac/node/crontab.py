@@ -33,10 +33,10 @@ _RANGES: Final[dict[str, tuple[int, int, tuple[str, ...]]]] = {
 
 @dataclass(frozen=True)
 class crontab:  # noqa: N801 - as Celery spells it
-    """When something is due, by the calendar: ``crontab(minute=0, hour=3)`` is each day at three.
+    """A calendar schedule: ``crontab(minute=0, hour=3)`` is due each day at three.
 
-    The arguments, their order and what they may be are Celery's. All five must fit; a plain text of five
-    fields, which is read as cron reads it, is due if one of two days fits.
+    Arguments, their order and their values are those of Celery. All five fields must match; a string of five
+    fields, which is read like cron, is due if one of two day fields matches.
     """
 
     minute: Field = "*"
@@ -62,12 +62,14 @@ class Calendar:
         self._zone = zone
         self._needs_both_days = needs_both_days
         if len(text.split()) != len(_RANGES):
-            raise ImproperlyConfigured(f"{text!r:.80} is no crontab: give five fields, such as '*/5 * * * *'")
+            raise ImproperlyConfigured(
+                f"invalid crontab {text!r:.80}: give five fields, such as '*/5 * * * *'"
+            )
         try:
             self._simulator(0.0)
         except (CronSimError, AssertionError) as error:
             told = str(error).lower() or "bad"
-            raise ImproperlyConfigured(f"{text!r:.80} is no crontab ({told}): mend that field") from None
+            raise ImproperlyConfigured(f"invalid crontab {text!r:.80} ({told}): correct that field") from None
 
     def next_after(self, moment: float) -> float:
         """Return the first tick after a moment; infinite if there is none within fifty years."""
@@ -125,8 +127,8 @@ def _field_text(name: str, given: Any) -> str:
         return ",".join(_unwrapped(part, least, greatest, names) for part in parts)
     except ValueError:
         raise ImproperlyConfigured(
-            f"{name} of a crontab is {given!r:.80}: give a number from {least} to {greatest}, several, "
-            "or a text such as '*/5' or '1-3'"
+            f"crontab {name} is {given!r:.80}: give a number from {least} to {greatest}, a list, or a "
+            "string such as '*/5' or '1-3'"
         ) from None
 
 

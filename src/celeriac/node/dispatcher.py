@@ -35,17 +35,17 @@ _OURS: Final = frozenset({"type", "hostname", "utcoffset", "pid", "clock"})
 class EventDispatcher:
     """Sends events of one node, from any number of threads.
 
-    Each event is stamped when it is sent, and leaves in that order. It is kept until the
-    broker has confirmed it: when the link is lost, what is not confirmed goes out again over the
-    next one, with the same stamp, so that a :class:`State` which got it twice counts it once. While the
-    broker is away up to ``settings.event_offline_limit`` events wait; beyond it the oldest
-    go, counted in ``dropped``.
+    Each event is stamped when it is sent, and events leave in that order. The dispatcher keeps an event until
+    the broker has confirmed it: after a reconnect, unconfirmed events are sent again with the same stamp, and
+    a :class:`State` that gets one twice counts it once. While the broker is unreachable, up to
+    ``settings.event_offline_limit`` events are buffered; beyond it the oldest are dropped and counted in
+    ``dropped``.
 
-    Programs that end without :meth:`close` send what is left then, within five seconds for all dispatchers
-    together; a connection that is being made by then may take ``broker_connection_timeout`` longer.
+    Programs that end without :meth:`close` send the remaining events at exit, within five seconds for all
+    dispatchers together; a connection attempt at that time may take ``broker_connection_timeout`` longer.
 
-    ``connection`` names the broker, and may be a ``kombu.Connection``; the dispatcher makes a connection of
-    its own. Without ``settings`` it uses those of the connection, which are those of its app, or the
+    ``connection`` selects the broker, and may be a ``kombu.Connection``; the dispatcher opens its own
+    connection. Without ``settings`` it uses those of the connection (which are those of its app) or the
     defaults; without a ``clock`` it has its own.
     """
 
@@ -145,29 +145,29 @@ class EventDispatcher:
             self._post(type, fields, blind=blind)
 
     def flush(self, timeout: float = 0.0) -> int:
-        """Send what is gathered and what waits, and return how many events are not confirmed yet.
+        """Send all buffered events, and return the number of unconfirmed events.
 
-        Waits up to ``timeout`` seconds until none is left.
+        Waits up to ``timeout`` seconds until there are none.
         """
         self._courier.flush(timeout)
         return self.buffered
 
     def enable(self) -> None:
-        """Begin to send, and tell who asked to be told."""
+        """Start sending, and call the registered callbacks."""
         self._courier.resume()
         self.enabled = True
         for callback in list(self.on_enabled):
             callback()
 
     def disable(self) -> None:
-        """Stop sending once what is gathered has left, and tell who asked to be told."""
+        """Stop sending after the buffered events, and call the registered callbacks."""
         if self.enabled:
             self.close()
             for callback in list(self.on_disabled):
                 callback()
 
     def extend_buffer(self, other: "EventDispatcher") -> None:
-        """Take over what another dispatcher could not send."""
+        """Take over the unsent events of another dispatcher."""
         if other is self:
             return
         for each in (self, other):
@@ -180,7 +180,7 @@ class EventDispatcher:
             other._courier.track()  # noqa: SLF001
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Send what is left, waiting up to ``timeout`` seconds, and end the link.
+        """Send the remaining events for up to ``timeout`` seconds, and close the connection.
 
         Nothing is sent afterwards, unless the dispatcher is enabled again.
         """
@@ -209,9 +209,9 @@ class EventDispatcher:
     def _spell(self, type_: str, fields: Mapping[str, object], *, blind: bool) -> bytes:
         if not _OURS.isdisjoint(fields):
             names = ", ".join(sorted(_OURS & fields.keys()))
-            raise CallerError(f"the dispatcher fills in {names} by itself: leave it out of the fields")
+            raise CallerError(f"the dispatcher sets {names}: remove it from the fields")
         if not 0 < len(type_.encode()) <= _MAX_TYPE_BYTES:
-            raise CallerError(f"the type of an event has 1 to {_MAX_TYPE_BYTES} bytes, not {type_[:50]!r}…")
+            raise CallerError(f"event types have 1 to {_MAX_TYPE_BYTES} bytes, not {type_[:50]!r}…")
         event = {
             "hostname": self.hostname,
             "utcoffset": hours_west(),
@@ -225,11 +225,11 @@ class EventDispatcher:
         try:
             spelled = msgspec.json.encode(event)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CallerError(f"event {type_!r} cannot be written as JSON: {error}") from error
+            raise CallerError(f"cannot encode event {type_!r} as JSON: {error}") from error
         if len(spelled) > self._most_bytes:
             raise CallerError(
-                f"event {type_!r} takes {len(spelled):,} bytes, and receivers refuse more than "
-                f"{self._most_bytes:,}: shorten its fields"
+                f"event {type_!r} has {len(spelled):,} bytes, more than the {self._most_bytes:,} that "
+                "receivers accept: shorten its fields"
             )
         return spelled
 

@@ -18,7 +18,7 @@ FAILURE_SPAN: Final = 5.0
 
 def drain_error(text: str, cause: BaseException) -> CeleriacError:
     """Return the error that ends all waits, with its cause."""
-    error = CeleriacError(f"{text}; the task may still end, so fix the cause and wait for its result again")
+    error = CeleriacError(f"{text}; the task may still finish: fix the cause, then wait for the result again")
     error.__cause__ = cause
     return error
 

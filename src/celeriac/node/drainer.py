@@ -43,7 +43,7 @@ def drainer_class(name: str | None = None) -> "type[Drainer]":
 
 
 class Drainer:
-    """Runs a consumer in the background, and lets others wait for what it hands out.
+    """Runs a consumer in the background, and lets callers wait for its results.
 
     A subclass overrides :meth:`new_runtime` for another kind of thread or greenlet, or any other method.
     """
@@ -58,8 +58,8 @@ class Drainer:
             self._callbacks = Callbacks(self.runtime)
         except ImportError as error:
             raise ImproperlyConfigured(
-                f"result_drainer {self.extra!r} needs a package that is not here ({error}); "
-                f"install celeriac[{self.extra}]"
+                f"result_drainer {self.extra!r} needs a package that is not installed ({error}); install "
+                f"celeriac[{self.extra}]"
             ) from error
 
     def new_runtime(self) -> Runtime:
@@ -75,11 +75,11 @@ class Drainer:
         self.consumer.stop()
 
     def slot(self, task_ids: Collection[str], *, wants_all: bool = False) -> Slot:
-        """Return an empty slot for somebody who waits for these tasks here."""
+        """Return an empty slot for a waiter of these tasks."""
         return Slot(self.runtime.flag(), task_ids, wants_all=wants_all)
 
     def caller(self) -> Callable[[Callable[[], object]], object]:
-        """Return what runs a callback beside the consumer, so that it may take its time, or wait itself."""
+        """Return a runner for callbacks outside the consumer thread, where callbacks may block."""
         return self._callbacks.put
 
     def drain_events_until(
@@ -89,10 +89,10 @@ class Drainer:
         interval: float | None = None,
         on_interval: Callable[[], object] | None = None,
     ) -> Iterator[None]:
-        """Yield whenever something came into a slot or ``interval`` seconds have passed, until it is full.
+        """Yield after each message for a slot and every ``interval`` seconds, until the slot is full.
 
-        Blocks only its caller. What came is there to be taken at each step, the last included.
-        Raises ResultTimeout when ``timeout`` seconds have passed; what has come by then counts.
+        Blocks only its caller. Received states are available at each step, including the last.
+        Raises ResultTimeout after ``timeout`` seconds; states received until then count.
         """
         clock = _Countdown(timeout, interval)
         while not slot.ready:
@@ -174,7 +174,8 @@ def _running_loop() -> AbstractEventLoop:
         return get_running_loop()
     except RuntimeError:
         raise CallerError(
-            "result_drainer is 'asyncio', but no event loop runs here; leave it to us with None"
+            "result_drainer is 'asyncio', but no event loop is running; set result_drainer to None to "
+            "choose the drainer automatically"
         ) from None
 
 

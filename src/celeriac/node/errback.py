@@ -46,9 +46,7 @@ def call_errbacks(
         try:
             task.run(*args, *signature.args, **signature.kwargs)
         except Exception:
-            logger.exception(
-                "The errback %s of task %s[%s] failed.", signature.task, context.task, context.id
-            )
+            logger.exception("The errback %s of task %s[%s] failed", signature.task, context.task, context.id)
     return tuple(left)
 
 

@@ -68,7 +68,7 @@ def after_success(
         start.add(callbacks[0], (result,), {})
     if arguments.chain:
         start.add(
-            _read(arguments.chain[-1], "the next of a chain"), (result,), {"chain": arguments.chain[:-1]}
+            _read(arguments.chain[-1], "the next task of a chain"), (result,), {"chain": arguments.chain[:-1]}
         )
     return start.made()
 
@@ -122,7 +122,7 @@ def _read(value: dict[str, Any], what: str) -> TaskSignature:
     try:
         return read_signature(value)
     except PeerError:
-        raise CallerError(f"{what} is no signature: let it be sent as Celery does") from None
+        raise CallerError(f"{what} is not a valid signature: send the task as Celery does") from None
 
 
 def _group_of(members: Sequence[TaskSignature]) -> TaskSignature:
@@ -158,8 +158,8 @@ class _Start:
                 return self._add_chain(_members(signature), args, options, levels - 1)
             case "group" | "chain" | "chord" | "chunks" as kind:
                 raise CallerError(
-                    f"a {kind} cannot be started when a task has ended here: call it within a task, or let "
-                    "a worker of Celery run the task before it"
+                    f"cannot start a {kind} after a task has ended in this worker: call it inside a task, "
+                    "or run the task in a Celery worker"
                 )
             case _:
                 return self._add_task(signature, args, options)
@@ -193,10 +193,12 @@ class _Start:
         levels: int,
     ) -> ResultTree:
         if options.get("chord") or any(each.options.get("chord") for each in members):
-            raise CallerError("a group that something waits for cannot be started when a task has ended here")
+            raise CallerError(
+                "cannot start a group that is part of a chord after a task has ended in this worker"
+            )
         group_id = options.pop("task_id", None) or options.get("group_id") or str(uuid4())
         if not is_name(group_id):
-            raise CallerError(f"the id of a group is {group_id!r:.80}: let it be sent as Celery does")
+            raise CallerError(f"invalid group id {group_id!r:.80}: send the group as Celery does")
         trees = []
         for index, member in enumerate(members):
             of_member = options | {"group_id": group_id, "group_index": index}
@@ -211,7 +213,7 @@ class _Start:
         levels: int,
     ) -> ResultTree:
         if not members or any(each.subtask_type for each in members[:-1]):
-            raise CallerError("a chain with groups or chains before its end cannot be started from here")
+            raise CallerError("cannot start a chain that has groups or chains before its end")
         last_too: dict[str, Any] = {name: options.pop(name) for name in _OF_LAST if name in options}
         errbacks = read_signatures("link_error", options.pop("link_error", None))
         line: ResultTree | None = None
@@ -227,7 +229,7 @@ class _Start:
             line = ResultTree(str(more["task_id"]), line)
         rest = tuple(reversed(steps[1:])) + read_signatures("chain", options.get("chain"))
         options |= {"chain": rest, "task_id": steps[0]["options"]["task_id"]}
-        self._add(_read(steps[0], "the first of a chain"), args, options, levels)
+        self._add(_read(steps[0], "the first task of a chain"), args, options, levels)
         return line or ResultTree("")
 
 
@@ -235,7 +237,9 @@ def _members(signature: TaskSignature) -> tuple[TaskSignature, ...]:
     try:
         return members_of(signature)
     except PeerError:
-        raise CallerError(f"the tasks of a {signature.subtask_type} are no signatures, or too many") from None
+        raise CallerError(
+            f"the tasks of a {signature.subtask_type} are not valid signatures, or too many"
+        ) from None
 
 
 def _stamps(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class History:
     def writer(
         self, url: str | Path | None = None, *, name: str | None = None, spool: Path | None = None
     ) -> "LogWriter":
-        """Return what writes a log, without what its settings have redacted.
+        """Return a writer of a log, which redacts events by the settings.
 
         ``name`` is that of the recorder; see :class:`~celeriac.store.log_writer.LogWriter`.
         """
@@ -113,7 +113,7 @@ class History:
         spool: Path | None = None,
         on_turn: "Callable[[Progress], object] | None" = None,
     ) -> "Recorder":
-        """Return what receives the events of the cluster and records them; see :class:`Recorder`."""
+        """Return a recorder of the events of the cluster; see :class:`Recorder`."""
         from celeriac.node.deferred_writer import DeferredWriter  # noqa: PLC0415 - only who records loads it
         from celeriac.node.recorder import Recorder  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ class History:
         return self._settings.log_recorder or machine_name()
 
     def spool(self, url: str | Path | None = None) -> Path:
-        """Return where a recorder of this machine keeps what is not sealed yet."""
+        """Return the folder of the unsealed files of a recorder on this machine."""
         if self._settings.log_spool is not None:
             return Path(self._settings.log_spool).expanduser()
         url = url or self._settings.log_url
@@ -150,5 +150,5 @@ def _load(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
-            f"a history needs {error.name}, which is not installed: pip install 'celeriac[history]'"
+            f"the history needs {error.name}, which is not installed: pip install 'celeriac[history]'"
         ) from error

@@ -13,17 +13,17 @@ __all__ = ["Inspect", "Replies"]
 
 logger = logging.getLogger(__name__)
 
-#: Reasons to refuse a reply for what it holds, and the text for users.
+#: Reasons to refuse a reply because of its length, and the text for users.
 _LENGTHS: Final = ("size", "items")
-_TOO_LONG: Final = "its reply is too long: ask for stats, which counts, or for single tasks with query_task"
+_TOO_LONG: Final = "reply too long: use stats, which has counts, or query_task for single tasks"
 
 
 class Replies(dict[str, Any]):
-    """What the nodes answered, by name, and who did not.
+    """Replies of nodes by name, and the silent nodes.
 
-    Celery returns None when nobody answers; here it is empty, which is just as false.
-    A node that answered with an error is in ``errors`` and not among the values, which
-    so are all of the kind that was asked for.
+    Celery returns None if no node answers; here the result is empty, which is false too.
+    Nodes that answered with an error are in ``errors`` and not among the values, so all values have
+    the type of the query.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,10 @@ class Replies(dict[str, Any]):
 
 
 class Inspect:
-    """Asks nodes about themselves. Nothing it asks changes what they do.
+    """Queries nodes. Queries do not change the nodes.
 
-    Every question waits ``timeout`` seconds in all, or until ``limit`` nodes have
-    answered, or all named in ``destination``. ``known`` names nodes that the caller
-    knows to be alive.
+    Every query waits ``timeout`` seconds in total, or for replies of ``limit`` nodes, or of all nodes in
+    ``destination``. ``known`` are the names of nodes that the caller knows to be alive.
     """
 
     def __init__(
@@ -65,11 +64,11 @@ class Inspect:
         self._caller = caller
 
     def ping(self, destination: Destination = None) -> Replies:
-        """Ask who is there: ``{"ok": "pong"}``."""
+        """Ping nodes: ``{"ok": "pong"}``."""
         return self._ask("ping", destination=destination)
 
     def hello(self, from_node: str, revoked: Iterable[str] | None = None) -> Replies:
-        """Meet the nodes as ``from_node``, and tell and learn revoked ids and clocks."""
+        """Exchange revoked ids and clocks with nodes, as ``from_node``."""
         return self._ask("hello", from_node=from_node, revoked=encode_revoked(revoked or ()))
 
     def clock(self) -> Replies:
@@ -81,10 +80,10 @@ class Inspect:
         return self._ask("stats")
 
     def active(self, safe: bool | None = True) -> Replies:
-        """Ask which tasks run now.
+        """Return the running tasks.
 
-        Celery: unless ``safe``, tasks show what they were called with, passwords included.
-        So it is on here, and ``args`` and ``kwargs`` are texts that their sender may have masked.
+        Celery: unless ``safe``, tasks show their arguments, including passwords. Therefore ``safe`` is on
+        here, and ``args`` and ``kwargs`` are strings that their sender may have masked.
         """
         return self._ask("active", safe=safe)
 
@@ -111,12 +110,12 @@ class Inspect:
         return self._ask("active_queues")
 
     def query_task(self, *ids: str | Sequence[str]) -> Replies:
-        """Ask what the nodes know of some tasks: ``{id: [state, what it is]}``."""
+        """Return the states of some tasks: ``{id: [state, description]}``."""
         flat = [task_id for item in ids for task_id in ([item] if isinstance(item, str) else item)]
         return self._ask("query_task", ids=flat)
 
     def conf(self, with_defaults: bool = False) -> Replies:
-        """Ask how the nodes are configured. They mask what looks like a secret, by its name."""
+        """Return the settings of the nodes. Nodes mask secrets by setting names."""
         return self._ask("conf", with_defaults=with_defaults)
 
     def report(self) -> Replies:
@@ -140,13 +139,13 @@ def _sorted_out(call: Call, *, known: frozenset[str], own_name: str) -> Replies:
     for answer in call.replies:
         for node, value in answer.items():
             if node in replies or node in replies.errors:
-                logger.warning("Two nodes are named %r; give each a name of its own.", node)
+                logger.warning("inspect: two nodes are named %r; give each node a unique name", node)
             if isinstance(value, dict) and value.keys() == {"error"}:
                 replies.errors[node] = str(value["error"])
             else:
                 replies[node] = value
     for node, reason in call.refusals.items():
-        replies.errors[node] = _TOO_LONG if reason in _LENGTHS else f"its reply could not be taken: {reason}"
+        replies.errors[node] = _TOO_LONG if reason in _LENGTHS else f"invalid reply: {reason}"
     if call.has_timed_out:
         named = set(call.request.destination)
         alive = {node for node in call.heard | known if _is_meant(call.request, node)}

@@ -61,16 +61,16 @@ def _is_ttl(value: object) -> bool:
 
 
 class Leadership:
-    """One of all that ask for the same name leads; with the arbiter of the app, and no worker needed.
+    """One of all processes with the same leadership name is leader; needs an arbiter, and no worker.
 
-    As a context manager, plain or asynchronous, it waits until this process leads, and gives the
-    leadership up at the end. What is to be done by one at a time asks :meth:`is_leader` first, at
-    each step: no lease can keep a process that slept from waking up late. Only who takes what leaders write
-    can, by refusing a :attr:`token` that is lower than one it has seen.
+    As a context manager, plain or asynchronous, it waits until this process is leader, and gives up the
+    leadership at the end. Exclusive work must check :meth:`is_leader` before
+    each step: no lease can stop a process that was suspended from waking up late. Only the receiver of the
+    writes can, by refusing a :attr:`token` lower than one it has seen.
 
-    A leadership that was lost stays lost until it is entered again. ``on_step_down`` is called with a
-    reason, in another thread, before the lease is released. It has 5 seconds, or what is left of the lease
-    if that is less: who was not heard of for a whole ``ttl`` cannot keep others from leading.
+    A lost leadership stays lost until it is entered again. ``on_step_down`` is called with a
+    reason, in another thread, before the lease is released. It has 5 seconds, or the remaining lease time
+    if that is less: a process that did not renew for a whole ``ttl`` cannot keep others from leading.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Leadership:
         on_step_down: Callable[[str], object] | None = None,
     ) -> None:
         if not _is_name(name):
-            raise CallerError("a leadership is named by a printable text of up to 190 characters")
+            raise CallerError("leadership names are printable strings of up to 190 characters")
         if not _is_ttl(ttl):
             raise CallerError(f"ttl is {ttl!r:.40}: give a number of seconds from {MIN_TTL} to {MAX_TTL:g}")
         self.name = name
@@ -101,13 +101,13 @@ class Leadership:
         self._beginning = Lock()
 
     def __repr__(self) -> str:
-        state = f"leads with token {self.token}" if self.is_leader() else "does not lead"
+        state = f"is leader with token {self.token}" if self.is_leader() else "is not leader"
         return f"<Leadership {self.name!r}: {self.hostname} {state}>"
 
     # -- what a leader asks
 
     def is_leader(self) -> bool:
-        """Say whether this process leads at this very moment: by the clock, whatever it has heard."""
+        """Return whether this process is leader now: by the clock, whatever it has received."""
         # A forked child leads nothing: its parent does.
         return self._term is not None and self._pid == os.getpid() and self._term.is_leader(monotonic())
 
@@ -127,7 +127,7 @@ class Leadership:
 
     @property
     def note(self) -> bytes:
-        """What the last leader left that left something, ourselves included."""
+        """The note of the last leader that left one, including this process."""
         return self._term.note if self._term is not None else b""
 
     def leave_note(self, note: bytes) -> bool:
@@ -141,10 +141,10 @@ class Leadership:
     # -- to lead, and to lead no more
 
     def elect(self, timeout: float | None = None) -> bool:
-        """Wait until this process leads, and say whether it does.
+        """Wait until this process is leader, and return whether it is.
 
-        After ``timeout`` seconds it is given up; 0 asks once. Raises ImproperlyConfigured if the level is
-        too low, AccessRefused if we may not ask, and with a timeout ConnectionLost if nobody could be asked.
+        Gives up after ``timeout`` seconds; 0 tries once. Raises ImproperlyConfigured if the level is too low,
+        AccessRefused without permission, and with a timeout ConnectionLost if no arbiter was reached.
         """
         term = self._begin(tries_once=timeout == 0)
         try:
@@ -173,7 +173,7 @@ class Leadership:
             raise
 
     def resign(self) -> None:
-        """Lead no more, and let others; on return they can, or the arbiter could not be told in time."""
+        """Give up the leadership; on return others can lead, or the arbiter was unreachable."""
         ended = self._end()
         if ended is not None:
             ended.result()
@@ -206,7 +206,7 @@ class Leadership:
         with self._beginning:
             if self._term is not None and self._pid == os.getpid() and not self._term.ended.done():
                 raise CallerError(
-                    f"the leadership {self.name!r} is entered already: make another to enter it twice"
+                    f"the leadership {self.name!r} is already entered: create another one to enter it twice"
                 )
             process = os.getpid()
             self._floor = max(self._floor, self.token)
@@ -247,15 +247,19 @@ def elected(
     """
     if any(is_one(function) for is_one in (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction)):
         raise CallerError(
-            f"{function.__name__} would run after it was called, and not as leader: make a plain function of "
-            "it, or use app.leadership() in it"
+            f"{function.__name__} is a coroutine or generator, so it would run after the leadership check: "
+            "use a plain function, or app.leadership() inside it"
         )
 
     @wraps(function)
     def run_if_elected(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Any:
         leader = make()
         if not leader.elect(timeout=0):
-            logger.info("Another process leads %r; %s is not run here.", leader.name, function.__name__)
+            logger.info(
+                "leadership: another process leads %r, so %s does not run here",
+                leader.name,
+                function.__name__,
+            )
             return None
         try:
             return function(leader, *args, **kwargs)

@@ -40,8 +40,8 @@ _ERROR_TEXT: Final = Limits(text_chars=1000)
 #: Replies to refused commands, by reason. Other refusals have no reply: the sender waits no more, or waits
 #: elsewhere, or sent no request.
 _REFUSALS: Final = {
-    "not-allowed": "this node refuses the command {!r}: name it in control_allow",
-    "unknown": "this node has no command {!r}",
+    "not-allowed": "command {!r} is not allowed on this node: add it to control_allow",
+    "unknown": "unknown command {!r}",
 }
 #: Questions about tasks, which every worker answers. A node that runs no tasks sends no reply, not even an
 #: error: Celery's monitors read a list of tasks from each.
@@ -67,14 +67,14 @@ class Later(NamedTuple):
 class Mailbox:
     """Answers the control requests to one node.
 
-    ``ping``, ``hello``, ``clock`` and ``stats`` are always answered, and what ``open_commands``
-    names. Any other command is obeyed only if ``handlers`` has it and the setting
-    ``control_allow`` names it; else the reply is an error that says so. A node that runs no tasks sends that
-    error only if the request names it: it is not meant by a command to all workers. Nothing that a peer sends
-    raises: :attr:`refused` counts it by reason.
+    ``ping``, ``hello``, ``clock``, ``stats`` and the commands in ``open_commands`` are always answered.
+    Other commands are accepted only if ``handlers`` has them and the setting
+    ``control_allow`` lists them; otherwise the reply is an error. A node that runs no tasks sends this
+    error only if the request names the node, because commands to all are meant for workers. Invalid requests
+    never raise: :attr:`refused` counts them by reason.
 
-    A ``hello`` brings ids of revoked tasks along, which join ``revoked``: nodes that meet tell
-    each other, and so whoever can send one can revoke tasks. For one thread at a time.
+    A ``hello`` has ids of revoked tasks, which are added to ``revoked``: nodes exchange these ids,
+    so any sender of a hello can revoke tasks. For one thread at a time.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Mailbox:
         wall_time: Callable[[], float] = time,
     ) -> None:
         if not is_name(hostname):
-            raise CallerError(f"a node is named by up to 255 printable bytes, not by {hostname!r}")
+            raise CallerError(f"invalid node name {hostname!r}: use up to 255 printable bytes")
         self.hostname = hostname
         self.settings = settings
         self.clock = clock
@@ -117,9 +117,9 @@ class Mailbox:
         self._connection: Connection | None = None
 
     def attach(self, connection: Connection) -> None:
-        """Take requests from a link that somebody else drains, and reply on it.
+        """Receive requests from a connection that another object drains, and reply on it.
 
-        Does nothing when the setting ``worker_enable_remote_control`` is off.
+        Does nothing if the setting ``worker_enable_remote_control`` is off.
         """
         if self.settings.worker_enable_remote_control:
             self._connection = connection
@@ -181,8 +181,8 @@ class Mailbox:
         except Exception as error:  # whatever it is, who asked gets to know
             self.failed[request.method] += 1
             text = _describe(error)
-            self._log(f"failed {request.method}", "The control command %r failed: %s", request.method, text)
-            logger.debug("The control command %r failed.", request.method, exc_info=True)
+            self._log(f"failed {request.method}", "control: command %r failed: %s", request.method, text)
+            logger.debug("control: command %r failed", request.method, exc_info=True)
             reply = self._encode(request, {"error": text})
         if reply is not None:
             self._send(request, reply)
@@ -213,11 +213,11 @@ class Mailbox:
         self.refused[reason] += 1
         self._log(
             reason,
-            "Refused a control request (command %r, reason %r, %d so far).%s",
+            "control: refused a request, command=%r, reason=%r, refused=%d.%s",
             method,
             reason,
             self.refused[reason],
-            " Name it in control_allow if nodes are to obey it." if reason == "not-allowed" else "",
+            " Add the command to control_allow to accept it." if reason == "not-allowed" else "",
         )
 
     def _log(self, key: str, text: str, *values: object) -> None:
@@ -233,7 +233,7 @@ class Mailbox:
 
     def _hello(self, from_node: object, revoked: object = None, **_: object) -> object:
         if not isinstance(from_node, str):
-            raise TypeError("from_node must be the name of a node")
+            raise TypeError("from_node must be a node name")
         if from_node == self.hostname:
             return None
         self.revoked.merge(decode_revoked(revoked), now=self._now(), peer=from_node[:_MAX_PEER_CHARS])

@@ -184,7 +184,7 @@ def _merged(
 ) -> dict[str, Any]:
     """Return the options of a call, with what the task and its route say where the call says nothing."""
     if not is_task_name(name):
-        raise CallerError(f"the name of a task is a text such as 'shop.pay', not {name!r:.80}")
+        raise CallerError(f"task names are strings such as 'shop.pay', not {name!r:.80}")
     given = read_options(options, now=now)
     defaults = _route(name, settings)
     if task is not None:
@@ -211,7 +211,7 @@ def _route(name: str, settings: Settings) -> Mapping[str, Any]:
         if isinstance(route, Mapping) and {*route} <= {*_PLACES, "priority"}:
             return route
         raise ImproperlyConfigured(
-            f"task_routes has {route!r:.80} for {pattern!r}; give the name of a queue, or a table of "
+            f"task_routes has {route!r:.80} for {pattern!r}; give a queue name, or a table of "
             f"{', '.join(_PLACES)} and priority"
         )
     return {}
@@ -226,7 +226,9 @@ def _destination(given: Mapping[str, Any], settings: Settings) -> tuple[str, str
     # With no exchange a routing key is the name of a queue.
     queue = given.get("routing_key") or settings.task_default_queue
     if not is_name(queue):
-        raise ImproperlyConfigured(f"task_default_queue is {queue!r:.80}; give a name of up to 255 bytes")
+        raise ImproperlyConfigured(
+            f"task_default_queue is {queue!r:.80}; give a queue name of up to 255 bytes"
+        )
     return "", queue
 
 
@@ -240,7 +242,7 @@ def _checked_arguments(name: str, args: object, kwargs: object) -> tuple[tuple[A
         raise CallerError(f"the args of task {name!r} are a {type(args).__name__}: give a list or a tuple")
     if not isinstance(kwargs, Mapping) or not all(isinstance(each, str) for each in kwargs):
         raise CallerError(
-            f"the kwargs of task {name!r} are a {type(kwargs).__name__}: give a dict whose keys are texts"
+            f"the kwargs of task {name!r} are a {type(kwargs).__name__}: give a dict with string keys"
         )
     return tuple(args), kwargs
 
@@ -249,11 +251,12 @@ def _spelled(name: str, arguments: Arguments, settings: Settings) -> bytes:
     try:
         body = spell_body(arguments)
     except CallerError as error:
-        raise CallerError(f"the arguments of task {name!r} cannot be sent: {error}") from None
+        raise CallerError(f"cannot send the arguments of task {name!r}: {error}") from None
     if len(body) > settings.task_max_bytes:
         raise CallerError(
-            f"the arguments of task {name!r} take {len(body):,} bytes, and workers refuse more than "
-            f"{settings.task_max_bytes:,}: send the name of where they are kept, or raise task_max_bytes"
+            f"the arguments of task {name!r} have {len(body):,} bytes, more than the "
+            f"{settings.task_max_bytes:,} that workers accept: store them elsewhere and send a reference, "
+            "or raise task_max_bytes"
         )
     return body
 

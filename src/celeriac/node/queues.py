@@ -75,11 +75,11 @@ class QueueLengths:
         except CeleriacError as error:
             trouble = str(error)
         except Exception as error:
-            logger.exception("Queues could not be looked at")
+            logger.exception("queues: cannot read queue lengths")
             trouble = f"{type(error).__name__}: {error}"
         finally:
             if trouble and trouble != self.trouble:
-                logger.warning("Queues could not be looked at: %s", trouble)
+                logger.warning("queues: cannot read queue lengths: %s", trouble)
             with self._mutex:
                 self._lengths, self.trouble = lengths, trouble
                 self._asked_at = max(self._asked_at, monotonic())
@@ -92,7 +92,7 @@ class QueueLengths:
         try:
             self._names = self._said_by_workers()
         except CeleriacError as error:
-            return f"workers could not be asked: {error}"
+            return f"cannot query the workers: {error}"
         self._named_at = monotonic()
         return ""
 

@@ -30,20 +30,20 @@ _NAP: Final = 0.05
 
 
 class EventReceiver:
-    """Receives the events of a cluster and hands each to a handler.
+    """Receives the events of a cluster and calls a handler with each event.
 
     ``handlers`` maps types, as ``task-failed``, to functions of one event; ``*`` gets every
-    type that has none of its own. A lost link is made again by itself, and then comes an event
-    ``cluster-gap`` of our own, with ``since``, ``until`` and ``reason``: what happened
-    in between may be missing. What cannot be read is counted in ``gate``, and harms nothing.
+    type without a handler. The receiver reconnects automatically, and then emits an event
+    ``cluster-gap``, with ``since``, ``until`` and ``reason``: events of this time
+    may be missing. Unreadable messages are counted in ``gate`` and ignored.
 
-    A ``state`` is brought up to date before any handler sees the event; that is quicker than to
-    make ``state.event`` a handler.
+    A ``state`` is updated before any handler is called; this is faster than ``state.event`` as
+    a handler.
 
-    ``connection`` names the broker, and may be a ``kombu.Connection``; the receiver makes connections of its
-    own. Without ``settings`` it uses those of the connection, which are those of its app, or the defaults;
-    without a ``clock`` it has its own. Between two calls of :meth:`capture` it stays subscribed, until
-    :meth:`close`.
+    ``connection`` selects the broker, and may be a ``kombu.Connection``; the receiver opens its own
+    connections. Without ``settings`` it uses those of the connection (which are those of its app) or the
+    defaults; without a ``clock`` it has its own. Between two calls of :meth:`capture` it stays subscribed,
+    until :meth:`close`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class EventReceiver:
 
     @property
     def losses(self) -> int:
-        """How many times the link was lost."""
+        """Number of disconnects."""
         return self._reception.losses
 
     @property
@@ -96,15 +96,15 @@ class EventReceiver:
 
     @property
     def deaf_since(self) -> float | None:
-        """When the last message came before the link was lost, by our clock; None if there is a link."""
+        """Time of the last message before the disconnect, by the local clock; None if connected."""
         return self._reception.heard_at if self._reception.is_interrupted else None
 
     def capture(self, limit: int | None = None, timeout: float | None = None, wakeup: bool = True) -> None:
-        """Handle events until ``limit`` of them have come, :meth:`stop` is called or ``should_stop`` is set.
+        """Handle events until ``limit`` were handled, :meth:`stop` is called or ``should_stop`` is set.
 
-        Raises TimeoutError when none came for ``timeout`` seconds, and ConnectionLost when the broker
-        cannot be reached at the start; a link that is lost later is made again by itself. With
-        ``wakeup`` all workers are asked to announce themselves at once.
+        Raises TimeoutError if no event is received for ``timeout`` seconds, and ConnectionLost if the broker
+        is unreachable at the start; later the receiver reconnects automatically. With
+        ``wakeup`` all workers are asked for a heartbeat at the start.
         """
         waiting = self._reception.waiting
         left = inf if limit is None else limit
@@ -153,17 +153,17 @@ class EventReceiver:
                 continue
             left = _SLICE if timeout is None else heard_at + timeout - monotonic()
             if left <= 0:
-                raise TimeoutError(f"no event came for {timeout:g} seconds")
+                raise TimeoutError(f"no event received for {timeout:g} seconds")
             self._drain(min(left, _SLICE), wakeup=wakeup)
 
     def event_from_message(
         self, body: Mapping[str, object], localize: bool | None = None
     ) -> tuple[str, Event]:
-        """Read the decoded body of one event as a received one; return its type and the event.
+        """Decode the body of one event as a received event; return its type and the event.
 
-        The clock moves, and the event gets its time of receipt; no handler is called, and no state changes.
-        With ``localize`` its timestamp moves to our time zone; None leaves that to the setting
-        ``event_localize``. Raises CallerError for a body that is no event.
+        The clock advances, and the event gets its time of receipt; no handler is called, and no state
+        changes. With ``localize`` the timestamp is converted to the local time zone; None uses the setting
+        ``event_localize``. Raises CallerError for an invalid body.
         """
         event = self._reception.read_body(body, localize=localize)
         return event.type, event
@@ -188,7 +188,7 @@ class EventReceiver:
         self._stop_requested = True
 
     def close(self) -> None:
-        """End the link. What was received and not handled yet is handled by the next capture."""
+        """Close the connection. Events that were received and not handled are handled by the next capture."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

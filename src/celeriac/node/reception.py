@@ -123,8 +123,8 @@ class Reception:
         converted = self.gate.convert({**body, "local_received": received_at} if is_mapping else body)
         if converted is None:
             raise CallerError(
-                "event_from_message takes the decoded body of one event, a dict with a type, a hostname and, "
-                "for a task event, a uuid. This body was refused: gate.refused counts the reason"
+                "event_from_message takes the decoded body of one event, a dict with a type, a hostname "
+                "and, for a task event, a uuid. The body was refused: see the reason in gate.refused"
             )
         event, _ = converted
         self._stamp([event], received_at, localize=localize)
@@ -135,7 +135,7 @@ class Reception:
         if self._lost_because is None:
             self._lost_because = str(error)
             self.losses += 1
-            logger.warning("Reception of events is interrupted: %s", error)
+            logger.warning("events: receiving interrupted: %s", error)
         return self.backoff.next()
 
     def resume(self, *, has_missed: bool = True) -> None:
@@ -147,7 +147,7 @@ class Reception:
                 if self._state is not None:
                     self._state.take([gap], now)
                 self.waiting.append(gap)
-            logger.info("Reception of events goes on after %.1f seconds.", now - self.heard_at)
+            logger.info("events: receiving resumed after %.1f seconds", now - self.heard_at)
         self._lost_because, self.heard_at = None, now
         self.backoff.reset()
 

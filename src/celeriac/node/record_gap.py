@@ -99,14 +99,14 @@ class GapWriter:
 
     def put_dropped(self, count: int, *, since: float, until: float, reason: str) -> None:
         """Write a gap for events that found no room in memory."""
-        reason = f"{count} events were dropped, since they could not be written: {reason}"
-        logger.warning("%s", reason)
+        reason = f"{count} events dropped, because they could not be written: {reason}"
+        logger.warning("recorder: %s", reason)
         self._put(reason, since=since, until=until)
 
     def put_removed(self, since: float | None) -> None:
         """Write a gap for recorded events whose files were removed, or nothing."""
         if since is not None:
-            logger.error("%s", _REMOVED)
+            logger.error("recorder: %s", _REMOVED)
             self._put(_REMOVED, since=since)
 
     @property
@@ -122,7 +122,10 @@ class GapWriter:
         since, owed = self._last_received_at, self._source.owed
         if missed and since is not None:
             if since > connected_at:
-                missed += f"; the clock was set back by {since - connected_at:.0f} seconds or more meanwhile"
+                missed += (
+                    f"; the clock was set back by at least {since - connected_at:.0f} seconds during this "
+                    "time"
+                )
             self._put(missed, since=since, until=connected_at, ticket=owed, is_first=True)
         elif owed is not None:
             self._source.accept([owed])

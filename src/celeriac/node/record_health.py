@@ -93,7 +93,7 @@ class RecordHealth:
             )
         except DiskError as error:
             # A disk that is full takes no status either: that it grows old says it.
-            logger.debug("%s", error)
+            logger.debug("recorder: %s", error)
 
 
 def ailment(
@@ -102,5 +102,5 @@ def ailment(
     """Return what is wrong with the recorder that has a folder; nothing if it is alive and well."""
     status = read_status(folder)
     if status is None:
-        return f"no recorder has told of itself in {folder}"
+        return f"no recorder status found in {folder}"
     return ailment_of(status, now=now(), is_alive=is_alive)

@@ -34,13 +34,12 @@ _LOCKED: Final = "RESOURCE_LOCKED"
 #: What is left of a message once it is read.
 _SETTLED: Final = Message(b"")
 
-_NO_QUEUE: Final = "no queue kept the events for the recorder"
-_FULL_QUEUE: Final = "the queue of the recorder was full, and the broker dropped the oldest (log_queue_limit)"
+_NO_QUEUE: Final = "no queue stored events for the recorder"
+_FULL_QUEUE: Final = "the recorder queue was full, so the broker dropped the oldest events (log_queue_limit)"
 _RESTARTED: Final = (
-    "the broker was restarted, and keeps no events across that, or a recorder ended before it could tell "
-    "of a gap"
+    "the broker restarted and does not persist events, or a recorder stopped before it could report a gap"
 )
-_NOBODY: Final = "no recorder ran"
+_NOBODY: Final = "no recorder was running"
 
 
 class NameTaken(ConnectionLost):
@@ -184,7 +183,7 @@ class RecordSource:
     def drain(self, timeout: float) -> int:
         """Take what is there, waiting for it; how many messages came. There must be a link."""
         if self.link is None:
-            raise ConnectionLost("there is no link to take events from")
+            raise ConnectionLost("not connected to a broker")
         return self.link.drain(timeout)
 
     def wake(self) -> None:
@@ -212,8 +211,8 @@ class RecordSource:
             link.declare(self._queue)
         except AccessRefused as error:
             raise AccessRefused(
-                f"{error}; if log_queue_limit or log_queue_expires was changed, set it as it was, or record "
-                "what is left there, and delete the queue"
+                f"{error}; if log_queue_limit or log_queue_expires was changed, restore it, or record the "
+                "remaining events and delete the queue"
             ) from error
         if not is_paused:
             link.consume(self._queue, self._take_kept, prefetch=self.prefetch)
@@ -230,16 +229,16 @@ class RecordSource:
             if _LOCKED not in str(error):
                 raise
             raise NameTaken(
-                f"another recorder {self._name!r} records from {link.address}, in this log or in another, or "
-                "the broker has not noticed yet that it is gone: give one of two recorders another name, by "
-                "--name or log_recorder"
+                f"another recorder named {self._name!r} is recording from {link.address}, or the broker "
+                "has not detected yet that it stopped: give each recorder a unique name with --name or "
+                "log_recorder"
             ) from error
 
     def _set_mark(self, link: Connection) -> None:
         link.declare(self._mark)
         link.publish(_DEFAULT, b"{}", routing_key=self._mark.name)
         if link.unconfirmed(_PATIENCE):
-            raise ConnectionLost(f"lost the broker at {link.address}: it confirms nothing")
+            raise ConnectionLost(f"lost the broker at {link.address}: no confirmation received")
         self.owed = None
 
     def _length(self, link: Connection) -> int:

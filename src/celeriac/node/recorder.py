@@ -41,17 +41,18 @@ _LAST_LOOK: Final = 0.5
 
 
 class Recorder:
-    """Receives the events of a cluster, and has them written into a log.
+    """Receives the events of a cluster, and writes them into a log.
 
-    On RabbitMQ a durable queue keeps them for the recorder of this ``name``, and forgets one only
-    when it is recorded; so what happens while no recorder runs is recorded later. Elsewhere events
-    are for who listens, and whenever we did not, the log has a gap that says so.
+    On RabbitMQ a durable queue keeps events for the recorder of this ``name``, and removes them only
+    after they are recorded; events during a downtime of the recorder are recorded later. On other brokers
+    only connected receivers get events, and downtimes of the recorder are recorded as gaps.
 
-    While the disk takes nothing RabbitMQ is asked for no more. Elsewhere up to ``log_pending_limit``
-    events wait, also while the log is opened, and those beyond are dropped, counted, and told of in the log.
+    While the disk is full, no more events are requested from RabbitMQ. On other brokers up to
+    ``log_pending_limit`` events are buffered, also while the log is opened, and events beyond it are dropped,
+    counted, and recorded as a gap.
 
-    It is run once. With ``is_passing`` no queue is made that outlives us. ``on_turn`` is called with the
-    :class:`Progress` several times a second, once the log is open; errors of it are logged once.
+    A recorder runs once. With ``is_passing`` no queue outlives it. ``on_turn`` is called with the
+    :class:`Progress` several times a second, once the log is open; its errors are logged once.
     """
 
     def __init__(
@@ -107,11 +108,11 @@ class Recorder:
     def run(self, *, limit: int | None = None, timeout: float | None = None) -> None:
         """Record until :meth:`stop` is called, or ``limit`` events or ``timeout`` seconds have passed.
 
-        A message is recorded as a whole, so there may be a few more. At the end everything that
-        was received is recorded and sealed. In the main thread SIGINT and SIGTERM stop it; the second
-        of them raises KeyboardInterrupt at once. Raises ConnectionLost when the broker cannot be reached
-        at the start, ImproperlyConfigured when another recorder has our name there, and DiskError
-        when what was received could not be recorded.
+        Messages are recorded as a whole, so there may be a few more events. At the end all received events
+        are recorded and sealed. In the main thread SIGINT and SIGTERM stop it; the second signal
+        raises KeyboardInterrupt immediately. Raises ConnectionLost if the broker is unreachable
+        at the start, ImproperlyConfigured if another recorder has the same name there, and DiskError
+        if received events could not be recorded.
         """
         end_at = inf if timeout is None else monotonic() + timeout
         try:
@@ -169,7 +170,7 @@ class Recorder:
     def _hang(self) -> str:
         """Return for how long the disk has not answered, if it is long."""
         span = monotonic() - self._write_at if self._recording.is_writing else 0.0
-        return f"the disk has not answered for {span:.0f} seconds" if span > _LONG_WRITE else ""
+        return f"the disk has not responded for {span:.0f} seconds" if span > _LONG_WRITE else ""
 
     # -- one turn
 
@@ -233,7 +234,7 @@ class Recorder:
             self._gaps.put_removed(self._writer.take_lost())
         elif isinstance(error, DiskError):
             if not self._recording.trouble:
-                logger.warning("Events cannot be recorded, and are tried again: %s", error)
+                logger.warning("recorder: cannot record events, retrying: %s", error)
             self._recording.failed(str(error), now=now)
         else:
             raise error
@@ -241,7 +242,7 @@ class Recorder:
     def _note_opened(self, opened: Opened) -> None:
         self.opened = opened
         for damage in opened.damage:
-            logger.warning("%s", damage)
+            logger.warning("recorder: %s", damage)
         self._gaps.open(opened.last_received_at)
         self._recording.written()
 
@@ -282,7 +283,7 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - that nobody can be told is no reason not to record
                 if not self._is_display_lost:
                     self._is_display_lost = True
-                    logger.warning("It cannot be told how the recorder is: %s", error)
+                    logger.warning("recorder: cannot write the recorder status: %s", error)
 
     # -- the link
 
@@ -313,7 +314,9 @@ class Recorder:
                 if monotonic() >= give_up_at:
                     raise ImproperlyConfigured(str(error)) from error
                 if not self._link_trouble:
-                    logger.warning("Waiting for up to %.0f seconds: %s", self._source.longest_hold, error)
+                    logger.warning(
+                        "recorder: waiting up to %.0f seconds: %s", self._source.longest_hold, error
+                    )
                 self._link_trouble = str(error)
                 self._tell(monotonic())
                 sleep(_SLICE)
@@ -368,8 +371,8 @@ class Recorder:
         self._close_log()
         if recording.pending:
             is_kept = self._source.is_kept
-            left = "the broker keeps them, and gaps are told again" if is_kept else "they are lost"
-            raise DiskError(f"{recording.pending} events were received and not recorded, {left}: {trouble}")
+            left = "the broker keeps them, and gaps are reported again" if is_kept else "they are lost"
+            raise DiskError(f"received but not recorded: {recording.pending} events, {left}: {trouble}")
 
     def _take_last(self) -> None:
         """Take what was sent to us before we ended; what the broker keeps it gives back to the queue."""

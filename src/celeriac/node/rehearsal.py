@@ -85,5 +85,5 @@ def _load(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
-            f"a history needs {error.name}, which is not installed: pip install 'celeriac[history]'"
+            f"the history needs {error.name}, which is not installed: pip install 'celeriac[history]'"
         ) from error

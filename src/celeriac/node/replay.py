@@ -76,16 +76,16 @@ class Log(Protocol):
 
 
 class Replay:
-    """Reads a log into a state: ``Replay(log, until=moment).run()`` is the state as of a moment.
+    """Reads a log into a state: ``Replay(log, until=timestamp).run()`` is the state as of a timestamp.
 
-    Iterated over, it gives out the events in the order of receipt, each after the state has it. With a
-    ``speed`` they come as they happened, so many times as fast, and the clock of the state goes along;
+    Iteration yields the events in the order of receipt, each after the state was updated. With a
+    ``speed`` events come in real time multiplied by it, and the clock of the state follows;
     without one they come as fast as they can be read. ``types``, ``task`` and ``worker`` are those of
-    :meth:`~celeriac.store.event_log.EventLog.read`: what they leave out does not count. Nor does what
-    happened before ``since``: the state begins empty there.
+    :meth:`~celeriac.store.event_log.EventLog.read`: excluded events do not count. Events
+    before ``since`` do not count either: the state is empty then.
 
-    What cannot be read is in ``damage`` afterwards, and all else was read. ``progress`` is told how many
-    rows were read, and of how many.
+    Afterwards ``damage`` has the unreadable parts; all others were read. ``progress`` gets the number of
+    rows read, and the total.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Replay:
         if since is not None and until is not None and until < since:
             raise CallerError("until is before since: swap them")
         if speed is not None and not (isfinite(speed) and speed > 0):
-            raise CallerError(f"a speed of {speed} is none: give a number above 0, or None for the greatest")
+            raise CallerError(f"invalid speed {speed}: give a number above 0, or None for no limit")
         self.since = since
         self.until = until
         self.speed = speed
@@ -135,7 +135,7 @@ class Replay:
 
     @property
     def instant(self) -> float:
-        """The moment that the state is of; it goes on while nothing happens."""
+        """The timestamp of the state; it advances also while no event occurs."""
         if self._anchor is None or self.speed is None:
             return self._reached
         began_at, anchored_at = self._anchor
@@ -144,7 +144,7 @@ class Replay:
 
     @property
     def damage(self) -> list[str]:
-        """What could not be read, each in a sentence."""
+        """Unreadable parts of the log, one sentence each."""
         return self._log.damage
 
     def run(self) -> State:

@@ -23,11 +23,11 @@ _MAX_ID_BYTES: Final = 1024
 
 
 class AsyncResult:
-    """The result of a task, by the task's id; the task need not exist yet.
+    """The result of a task, by the task id; the task need not exist yet.
 
-    In threads and greenlets ``get()`` blocks its caller. Inside an event loop it gives an
-    awaitable, and ``await result`` is short for it; what is known without waiting (``state``, ``ready()``
-    and the rest) is there after ``await result.fetch()``.
+    In threads and greenlets ``get()`` blocks its caller. Inside an event loop it returns an
+    awaitable, and ``await result`` is short for it; ``state``, ``ready()`` and the other properties are
+    available after ``await result.fetch()``.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class AsyncResult:
         callback: Callable[[str, Any], object] | None = None,
         no_ack: bool = True,
     ) -> Any:
-        """Wait until the task has ended, and return what it returned.
+        """Wait for the end of the task, and return its result.
 
-        Raises ResultTimeout after ``timeout`` seconds; 0 means now. If the task failed or was revoked,
-        raises :class:`RemoteError`, or returns it with ``propagate=False``. ``on_message`` gets each
-        state that comes; ``on_interval`` is called whenever something came or ``interval`` seconds (1) have
-        passed; ``callback`` gets the id and the value. ``no_ack`` changes nothing: results are never
-        acknowledged. Inside an event loop this gives an awaitable.
+        Raises ResultTimeout after ``timeout`` seconds; 0 checks once. If the task failed or was revoked,
+        raises :class:`RemoteError`, or returns it with ``propagate=False``. ``on_message`` gets each received
+        state; ``on_interval`` is called after each message and every ``interval`` seconds (default 1);
+        ``callback`` gets the id and the value. ``no_ack`` has no effect: results are never acknowledged.
+        Inside an event loop this method returns an awaitable.
         """
         wait = self._backend.wait_for_pending_async if _is_in_loop() else self._backend.wait_for_pending
         return wait(
@@ -85,7 +85,7 @@ class AsyncResult:
         return self._backend.wait_for_pending_async(self).__await__()
 
     async def fetch(self) -> "AsyncResult":
-        """Learn what is known of the task now, without waiting for its end."""
+        """Read the current state of the task, without waiting for its end."""
         if self.is_pending:
             self.receive(await to_thread(self._backend.get_task_meta, self.id))
         return self
@@ -95,10 +95,10 @@ class AsyncResult:
         callback: "Callable[[AsyncResult], object]",
         on_error: Callable[[Exception], object] | None = None,
     ) -> "AsyncResult":
-        """Call ``callback(result)`` once the task has ended, well or not.
+        """Call ``callback(result)`` after the task has ended, with success or failure.
 
-        It runs beside the caller: in the event loop this was called in, else in a thread or greenlet for
-        callbacks. ``on_error(error)`` is called instead if the end cannot be learned.
+        The callback runs in the current event loop, or in a thread or greenlet for callbacks.
+        ``on_error(error)`` is called instead if the end cannot be read.
         """
         drainer = self._backend.drainer()
         call = drainer.caller()
@@ -126,14 +126,14 @@ class AsyncResult:
             self.receive(self._backend.get_task_meta(self.id))
         if self._meta is None:
             raise CallerError(
-                f"what is known of task {self.id} must be read first, and an event loop cannot wait for "
-                "that; await result.fetch(), then ask"
+                f"the result of task {self.id} is not loaded, and cannot be loaded synchronously in an "
+                "event loop; call await result.fetch() first"
             )
         return self._meta
 
     @property
     def state(self) -> str:
-        """The state of the task; PENDING if nothing is known of it, UNREADABLE if what is cannot be read."""
+        """The state of the task; PENDING if unknown, UNREADABLE if the stored result cannot be read."""
         meta = self.meta
         return "UNREADABLE" if meta.fault else meta.status or PENDING
 
@@ -141,7 +141,7 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What the task returned or said of its progress; a :class:`RemoteError` if it failed."""
+        """The return value or the progress of the task; a :class:`RemoteError` if it failed."""
         return value_of(self.meta, propagate=False)
 
     info = result
@@ -184,7 +184,9 @@ class AsyncResult:
     def revoke(self, *, terminate: bool = False, signal: str = "SIGTERM") -> None:
         """Ask all workers not to run the task, or to end it."""
         if self._control is None:
-            raise CallerError(f"to revoke task {self.id}, make its result with app.AsyncResult(id)")
+            raise CallerError(
+                f"cannot revoke task {self.id} with this result: create the result with app.AsyncResult(id)"
+            )
         self._control.revoke(self.id, terminate=terminate, signal=signal)
 
     # -- for the backend
@@ -196,7 +198,7 @@ class AsyncResult:
 
     @property
     def is_watched(self) -> bool:
-        """Whether the backend watches for it, though nobody waits."""
+        """Whether the backend watches the task without a waiter."""
         return self._slot is not None
 
     def ancestors(self) -> "Iterator[AsyncResult]":
@@ -210,7 +212,7 @@ class AsyncResult:
             parent = parent.parent
 
     def known_end(self) -> ResultMeta | None:
-        """Return what is known to end a wait for it: its end, or the failure of one before it."""
+        """Return the known end of a wait: the end of the task, or the failure of an earlier one."""
         if self._meta is not None and self._meta.is_ready:
             return self._meta
         metas = (ancestor.known_end() for ancestor in self.ancestors())
@@ -221,7 +223,7 @@ class AsyncResult:
         return [self.id, *(ancestor.id for ancestor in self.ancestors() if ancestor.is_pending)]
 
     def pick(self, metas: Sequence[ResultMeta]) -> ResultMeta | None:
-        """Return what ends a wait for this result, out of what came; None if nothing does."""
+        """Return the state that ends a wait for this result; None if there is none."""
         for meta in metas:
             if meta.task_id == self.id:
                 self.receive(meta)
@@ -232,7 +234,7 @@ class AsyncResult:
         return None
 
     def receive(self, news: ResultMeta | Exception) -> None:
-        """Learn how the task is, or ended; what was read before the end does not undo it."""
+        """Update the state of the task; an earlier state does not override its end."""
         if isinstance(news, ResultMeta) and (news.is_ready or self.is_pending):
             self._meta = news
 
@@ -275,7 +277,7 @@ def value_of(meta: ResultMeta, *, propagate: bool) -> Any:
     """Return what a task returned; raise why it has not, or return that too."""
     error: CeleriacError
     if meta.fault:
-        error = ResultUnreadable(f"the result of task {meta.task_id} cannot be read: {meta.fault}")
+        error = ResultUnreadable(f"cannot read the result of task {meta.task_id}: {meta.fault}")
     elif meta.status in EXCEPTION_STATES:
         failure = meta.result if isinstance(meta.result, Failure) else Failure(meta.status)
         kind = TaskRevoked if meta.status == REVOKED else RemoteError
@@ -300,7 +302,7 @@ def _checked(task_id: object) -> str:
             return task_id
     except UnicodeEncodeError:
         pass  # no broker can spell it
-    raise CallerError(f"the id of a task is a text of 1 to {_MAX_ID_BYTES} bytes, not {task_id!r:.80}")
+    raise CallerError(f"task ids are strings of 1 to {_MAX_ID_BYTES} bytes, not {task_id!r:.80}")
 
 
 def _is_in_loop() -> bool:

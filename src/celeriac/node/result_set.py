@@ -81,11 +81,11 @@ class ResultSet:
         on_message: Callable[[ResultMeta], object] | None = None,
         on_interval: Callable[[], object] | None = None,
     ) -> Any:
-        """Wait until all have ended, and return what they returned, in the order of the set.
+        """Wait for the end of all tasks, and return their results in the order of the set.
 
-        ``timeout`` is for all of them together. With ``propagate`` the first that fails is raised as soon as
-        it fails. With ``callback`` each is handed over as ``callback(id, value)`` as it ends, and an empty
-        list is returned. Inside an event loop this gives an awaitable.
+        ``timeout`` is for all of them together. With ``propagate`` the first failure is raised immediately.
+        With ``callback`` each result is passed as ``callback(id, value)`` when it arrives, and an empty list
+        is returned. Inside an event loop this method returns an awaitable.
         """
         gathered = _Gathered(self, propagate=propagate, callback=callback)
         options = _Options(timeout=timeout, interval=interval, on_message=on_message, on_interval=on_interval)
@@ -172,14 +172,14 @@ class ResultSet:
         return sum(meta.status == SUCCESS for meta in self.metas())
 
     def metas(self) -> list[ResultMeta]:
-        """Return what is known of each, learned with one question for all."""
+        """Return the current state of each task, read with one request."""
         if environment() == "asyncio":
             return [result.meta for result in self]
         known = self._learn()
         return [known[result.id] for result in self]
 
     async def fetch(self) -> "ResultSet":
-        """Learn what is known of all now, without waiting for their ends."""
+        """Read the current state of all tasks, without waiting for their ends."""
         await to_thread(self._learn)
         return self
 

@@ -39,12 +39,13 @@ class RpcBackend(Backend):
         patience = self.settings.broker_connection_timeout
         if isinstance(drainer, AsyncioDrainer) and not self.consumer.is_up:
             raise CallerError(
-                "the reply queue is not declared yet, and an event loop cannot wait for that; ask for it "
-                "before the loop starts, or: await asyncio.to_thread(getattr, app.backend, 'reply_to')"
+                "the reply queue is not declared yet, and cannot be declared synchronously in an event "
+                "loop; access it before the loop starts, or: await asyncio.to_thread(getattr, "
+                "app.backend, 'reply_to')"
             )
         if not self.consumer.wait_until_up(drainer.runtime.flag(), patience):
             error = self.consumer.health().last_error
-            raise ConnectionLost(error or f"no link to the broker within {patience:g} s")
+            raise ConnectionLost(error or f"no connection to the broker within {patience:g} s")
         return self._queue_name.get()
 
     def read(self, task_ids: Sequence[str], *, timeout: float) -> dict[str, ResultMeta]:

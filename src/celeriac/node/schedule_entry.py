@@ -27,8 +27,8 @@ _LONGEST: Final = 1e9
 _KEYS: Final = ("task", "schedule", "args", "kwargs", "options", "relative")
 #: Options that would make two ticks one, or all of them late.
 _NOT_TAKEN: Final = {
-    "task_id": "each tick has an id of its own",
-    "eta": "a tick has its moment: give a countdown, or another schedule",
+    "task_id": "each tick has a unique id",
+    "eta": "each tick has its own time: give a countdown, or another schedule",
 }
 #: Headers that each tick has.
 _OWN_HEADERS: Final = ("beat", "beat_tick", "fencing")
@@ -101,8 +101,8 @@ def read_schedule(
             raise ImproperlyConfigured(f"beat_schedule, entry {name!r:.80}: {error}") from None
     if sum(len(json.dumps(name)) + _MOMENT_CHARS for name in entries) > _MAX_NOTE_CHARS:
         raise ImproperlyConfigured(
-            f"beat_schedule has {len(entries):,} entries, whose names are too long to be noted together: "
-            "give them to several beats, each with a --name"
+            f"beat_schedule has {len(entries):,} entries, and their names are too long to be stored "
+            "together: split them over several beats, each with a --name"
         )
     return entries
 
@@ -113,22 +113,22 @@ def read_zone(settings: Settings) -> ZoneInfo:
         return ZoneInfo(settings.timezone)
     except (KeyError, ValueError, OSError):
         raise ImproperlyConfigured(
-            f"timezone is {settings.timezone!r:.80}, which is not known here; "
-            "give a name such as 'UTC' or 'Europe/Berlin', and install tzdata if the system has none"
+            f"timezone is {settings.timezone!r:.80}, which is unknown; give a name such as 'UTC' or "
+            "'Europe/Berlin', and install tzdata if the system lacks it"
         ) from None
 
 
 def _read_entry(name: str, given: object, zone: ZoneInfo) -> ScheduleEntry:
     if not isinstance(given, Mapping):
-        raise ImproperlyConfigured(f"it is {given!r:.80}; give a table with task and schedule")
+        raise ImproperlyConfigured(f"entry is {given!r:.80}; give a table with task and schedule")
     unknown = sorted(str(key) for key in given if key not in _KEYS)
     if unknown:
-        raise ImproperlyConfigured(f"{unknown[0]} is not known; use {', '.join(_KEYS)}")
+        raise ImproperlyConfigured(f"unknown key {unknown[0]}; use {', '.join(_KEYS)}")
     if not name or not name.isprintable():
-        raise ImproperlyConfigured("its name is empty, or does not print; give it another")
+        raise ImproperlyConfigured("the entry name is empty or not printable; use another name")
     for key in ("task", "schedule"):
         if given.get(key) is None:
-            raise ImproperlyConfigured(f"it has no {key}; give one")
+            raise ImproperlyConfigured(f"missing {key}")
     rhythm, when = _read_rhythm(given["schedule"], zone)
     return ScheduleEntry(
         name,
@@ -153,23 +153,23 @@ def _read_options(given: object) -> Mapping[str, Any]:
     check_names(given, CALL_OPTIONS, of="a call")
     for name, reason in _NOT_TAKEN.items():
         if given.get(name) is not None:
-            raise ImproperlyConfigured(f"leave the option {name} out: {reason}")
+            raise ImproperlyConfigured(f"remove the option {name}: {reason}")
     expires = given.get("expires")
     if expires is not None and not (_is_seconds(expires) and expires > 0):
         raise ImproperlyConfigured(
-            f"expires is {expires!r:.80}; give seconds above 0, from the moment of each tick"
+            f"expires is {expires!r:.80}; give seconds above 0, counted from each tick"
         )
     headers = given.get("headers") or {}
     taken = [name for name in _OWN_HEADERS if isinstance(headers, Mapping) and name in headers]
     if taken:
-        raise ImproperlyConfigured(f"the header {taken[0]} is set for each tick; give yours another name")
+        raise ImproperlyConfigured(f"the header {taken[0]} is reserved for the tick; use another name")
     return dict(given)
 
 
 def _try_out(entry: ScheduleEntry, settings: Settings, *, now: float, task: TaskOptions | None) -> None:
     """Make a message once: what cannot be sent is to be told at the start, not in the night."""
     if entry.rhythm.next_after(now) - now > _LONGEST:
-        raise ImproperlyConfigured(f"{entry.when!r:.80} is never due; mend its schedule")
+        raise ImproperlyConfigured(f"{entry.when!r:.80} is never due; correct the schedule")
     posting_of(entry, Tick(entry.name, now), beat="", token=1, settings=settings, task=task)
 
 
@@ -188,12 +188,12 @@ def _read_rhythm(given: object, zone: ZoneInfo) -> tuple[Rhythm, str]:
     seconds = celerys.total_seconds() if isinstance(celerys, timedelta) else celerys
     if not _is_seconds(seconds):
         raise ImproperlyConfigured(
-            f"schedule is {given!r:.80}; give seconds, a timedelta, a text of five fields such as "
-            "'*/5 * * * *', or crontab(…)"
+            f"schedule is {given!r:.80}; give seconds, a timedelta, a string of five fields such as '*/5 * "
+            "* * *', or crontab(…)"
         )
     if not MIN_INTERVAL <= seconds <= _LONGEST:
         raise ImproperlyConfigured(
-            f"schedule is every {seconds:g} seconds; give from {MIN_INTERVAL:g} to {_LONGEST:g}"
+            f"schedule is every {seconds:g} seconds; give {MIN_INTERVAL:g} to {_LONGEST:g} seconds"
         )
     return Every(float(seconds)), f"every {seconds:g} s"
 

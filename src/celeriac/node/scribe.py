@@ -167,7 +167,7 @@ class Scribe:
             self._writer.tick()
         except DiskError as error:
             if not self.seal_trouble:
-                logger.warning("A segment cannot be sealed, and is tried again: %s", error)
+                logger.warning("recorder: cannot seal a segment, retrying: %s", error)
             self.seal_trouble, self._sealed = str(error), self._writer.sealed
         else:
             if not self._writer.pending_seals or self._writer.sealed > self._sealed:

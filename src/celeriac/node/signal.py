@@ -58,7 +58,7 @@ class Signal:
             try:
                 answer = receiver(sender=sender, signal=self, **said)
             except Exception as error:
-                logger.exception("A receiver of the signal %s raised: %r", self.name, receiver)
+                logger.exception("signal %s: a receiver raised an exception: %r", self.name, receiver)
                 answer = error
             answers.append((receiver, answer))
         return answers

@@ -45,10 +45,10 @@ class Caller(Protocol):
 
 
 class Signature:
-    """A task, what it is to be called with, and how; not yet called.
+    """A task with its arguments and options, not yet called.
 
     It can be called (``delay``, ``apply_async``), given to another call as ``link`` or ``link_error``, or
-    sent as an argument. Celery reads the dict that it becomes.
+    sent as an argument. Celery reads its dict.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Signature:
 
     @classmethod
     def from_dict(cls, spelled: Mapping[str, Any], *, caller: Caller | None = None) -> Self:
-        """Return the signature that a dict spells; raises CallerError if it spells none."""
+        """Return the signature of a dict; raises CallerError for an invalid one."""
         try:
             read = read_signature(dict(spelled))
         except PeerError:
             raise CallerError(
-                "a signature is a dict of task, args, kwargs, options, subtask_type and immutable; this is "
+                "a signature is a dict of task, args, kwargs, options, subtask_type and immutable, not "
                 f"{spelled!r:.80}"
             ) from None
         return cls(
@@ -185,19 +185,19 @@ class Signature:
         force: bool = False,
         timeout: float = 1.0,
     ) -> "AsyncResult":
-        """Have the workers elect one of them, which sends the task; return its result, to wait for.
+        """Let the workers elect one of them, which sends the task; return its result.
 
-        The same ``id``, which else is a new one, sends the same task, once. Workers of ours only send what
-        their setting ``election_actions`` names. The rest is as in ``app.control.election``.
+        The same ``id``, by default a new one, sends the same task, once. Celeriac workers only send
+        tasks in their setting ``election_actions``. Other arguments are as in ``app.control.election``.
         """
         return self._its_caller().elect_task(self, id=id, mode=mode, force=force, timeout=timeout)
 
     def _its_caller(self) -> Caller:
         if self._caller is None:
-            raise CallerError(f"to call {self!r:.80}, make it with app.signature(…) or task.s(…)")
+            raise CallerError(f"cannot call {self!r:.80}: create it with app.signature(…) or task.s(…)")
         if self.subtask_type in _SEVERAL:
             raise CallerError(
-                f"a {self.subtask_type} is several tasks, which only Celery can call: {self!r:.80}"
+                f"a {self.subtask_type} has several tasks, and only Celery can call it: {self!r:.80}"
             )
         return self._caller
 

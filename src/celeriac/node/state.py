@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 
 class State(ClusterState):
-    """Records the state of a cluster from its events, whatever their order.
+    """Computes the state of a cluster from its events, in any order.
 
-    A drop-in for the stock monitor's class of the same name: feed it the dicts a
-    receiver hands out, or records from :func:`celeriac.decode`. Nothing a peer
-    sends makes :meth:`event` raise; ``state.gate`` counts what was refused and why.
+    A drop-in replacement for the class of the same name in Celery: feed it the dicts that a
+    receiver returns, or records from :func:`celeriac.decode`. Invalid events never
+    make :meth:`event` raise; ``state.gate`` counts refused events by reason.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class State(ClusterState):
                     self.clear()
 
     def save(self, url: "str | Path", *, redact: "Redactor | bool" = True) -> None:
-        """Write everything but the callbacks to a file, which :meth:`restore` reads.
+        """Write everything but the callbacks to a file for :meth:`restore`.
 
-        ``url`` is a path, or the address of a file in an object store. The file is there whole or not at
-        all. What looks secret in arguments, results and tracebacks is masked, by the settings of the app
-        if it made this state; give a redactor for other rules, or False to have all as it is.
-        Events may come meanwhile. Raises DiskError if it cannot be written.
+        ``url`` is a path, or the URL of a file in an object store. The file is written atomically.
+        Secrets in arguments, results and tracebacks are masked, by the settings of the app
+        if it created this state; give a redactor for other rules, or False for no masking.
+        Events may be received at the same time. Raises DiskError if the file cannot be written.
         """
         from celeriac.core import snapshot  # noqa: PLC0415 - few states are saved
         from celeriac.store.state_file import write_state  # noqa: PLC0415
@@ -135,12 +135,12 @@ class State(ClusterState):
         write_state(url, taken)
 
     def restore(self, url: "str | Path", *, max_bytes: int | None = None) -> Self:
-        """Forget everything, and know what was saved, as if it had never stopped; returns itself.
+        """Replace the state by a saved one, and return it.
 
-        Nobody is told of workers that came or went meanwhile: their next events do that. A file that is
-        far larger than the state has room for is not read, unless ``max_bytes`` allows it. Raises
-        DiskError for one that is damaged or cannot be read, ImproperlyConfigured for one that is not of
-        this format, or of a later version. The state is then as it was.
+        Callbacks are not called for workers that joined or left in the meantime: their next events do that. A
+        file that is far larger than the limits of the state is refused, unless ``max_bytes`` allows it.
+        Raises DiskError for a damaged or unreadable file, and ImproperlyConfigured for a file of another
+        format or of a newer version. The state is unchanged then.
         """
         from celeriac.core import snapshot  # noqa: PLC0415 - few states are restored
         from celeriac.store.state_file import read_state, shown  # noqa: PLC0415
@@ -154,7 +154,7 @@ class State(ClusterState):
         try:
             snapshot.restore(self, taken, now=self._now)
         except CallerError as error:
-            raise DiskError(f"{shown(url)} holds what no state can have been: {error}") from None
+            raise DiskError(f"cannot restore {shown(url)}: {error}") from None
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -168,7 +168,7 @@ class State(ClusterState):
 
 def _warn_of_drift(worker: Worker) -> None:
     logger.warning(
-        "The clocks of %r and this machine disagree by %.0f seconds; check time synchronisation on both.",
+        "state: clock skew between %r and this machine is %.0f seconds; check NTP on both",
         worker.hostname,
         abs(worker.drift or 0.0),
     )

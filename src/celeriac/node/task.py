@@ -49,7 +49,7 @@ class Task(TaskOptions):
         check_names(options, OPTION_NAMES, of="a task")
         super().__init__(**options)
         if not is_task_name(name):
-            raise CallerError(f"the name of a task is a text such as 'shop.pay', not {name!r:.80}")
+            raise CallerError(f"task names are strings such as 'shop.pay', not {name!r:.80}")
         update_wrapper(self, function)
         self.name = name
         self.run = MethodType(function, self) if self.bind else function
@@ -82,7 +82,7 @@ class Task(TaskOptions):
             try:
                 self._parameters.bind(*(args or ()), **(kwargs or {}))
             except TypeError as error:
-                raise CallerError(f"task {self.name!r} is not called like this: {error}") from None
+                raise CallerError(f"invalid arguments for task {self.name!r}: {error}") from None
         return self._caller.send_task(self.name, args, kwargs, **options)
 
     def signature(
@@ -189,10 +189,13 @@ class Task(TaskOptions):
         Called directly, does nothing.
         """
         if not 0 < len(state) <= _MAX_STATE_CHARS:
-            raise CallerError(f"a state is a text of up to {_MAX_STATE_CHARS} characters, not {state!r:.80}")
+            raise CallerError(
+                f"a state is a string of up to {_MAX_STATE_CHARS} characters, not {state!r:.80}"
+            )
         if state in READY_STATES | EXCEPTION_STATES:
             raise CallerError(
-                f"{state} is how a task ends: return, raise an exception, or name another state"
+                f"{state} is a final state, which the worker sets: return, raise an exception, or use "
+                "another state"
             )
         report = self.request.report
         if report is not None:

@@ -80,8 +80,8 @@ def check_limits(*, hard: float | None, soft: float | None) -> None:
     """Raise CallerError if a task would be ended before it is asked to."""
     if hard is not None and soft is not None and soft > hard:
         raise CallerError(
-            f"soft_time_limit is {soft:g} s and time_limit {hard:g} s, so the task would be ended before it "
-            "is asked to: make soft_time_limit the shorter one"
+            f"soft_time_limit is {soft:g} s and time_limit {hard:g} s, so the task would be killed before "
+            "the soft limit: make soft_time_limit shorter than time_limit"
         )
 
 
@@ -100,8 +100,8 @@ def check_names(given: Mapping[str, object], known: frozenset[str], *, of: str) 
     for name in given:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-            raise CallerError(f"{name} is no option of {of}: {hint}")
+            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(sorted(known))}"
+            raise CallerError(f"{name} is not an option of {of}: {hint}")
 
 
 def _are_errors(value: Any) -> bool:
@@ -134,7 +134,7 @@ _KINDS: Final[tuple[_Check, ...]] = (
     (
         ("max_retries",),
         lambda value: value is None or (type(value) is int and value >= 0),
-        "give a whole number, or None for no end",
+        "give an integer, or None for no limit",
     ),
     (
         ("default_retry_delay", "retry_backoff", "retry_backoff_max"),
@@ -146,16 +146,16 @@ _KINDS: Final[tuple[_Check, ...]] = (
         lambda value: value is None or is_seconds(value),
         "give a number of seconds above 0, or None for none",
     ),
-    (("autoretry_for", "dont_autoretry_for", "throws"), _are_errors, "give classes of exceptions"),
+    (("autoretry_for", "dont_autoretry_for", "throws"), _are_errors, "give exception classes"),
     (("retry_kwargs",), lambda value: isinstance(value, Mapping), "give a dict"),
-    (("rate_limit",), _is_rate, "give a text such as '10/s' or '100/m'"),
-    (("queue",), lambda value: value is None or is_name(value), "give the name of a queue"),
+    (("rate_limit",), _is_rate, "give a string such as '10/s' or '100/m'"),
+    (("queue",), lambda value: value is None or is_name(value), "give a queue name"),
     (
         ("priority",),
         lambda value: value is None or is_priority(value),
-        "give a whole number from 0 to 255",
+        "give an integer from 0 to 255",
     ),
-    (("serializer",), lambda value: value == "json", "use 'json', the only one there is"),
+    (("serializer",), lambda value: value == "json", "use 'json', the only supported serializer"),
     (
         ("resultrepr_maxsize",),
         lambda value: type(value) is int and value > 0,

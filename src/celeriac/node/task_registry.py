@@ -26,8 +26,8 @@ class TaskRegistry(Mapping[str, Task]):
         there = self._tasks.get(task.name)
         if there is not None and _place(there) != _place(task):
             raise CallerError(
-                f"there are two tasks named {task.name!r}, {_place(there)} and {_place(task)}: "
-                "give one of them another name, as in @app.task(name=…)"
+                f"two tasks are named {task.name!r}, {_place(there)} and {_place(task)}: rename one, as in "
+                "@app.task(name=…)"
             )
         self._tasks[task.name] = task
         return task
@@ -53,10 +53,8 @@ class TaskRegistry(Mapping[str, Task]):
 
     def _told(self, name: str) -> str:
         near = get_close_matches(str(name)[:200], self._tasks, n=3)
-        hint = f"; there is {', '.join(near)}" if near else ""
-        return (
-            f"no task is named {name!r:.200} here{hint}: import the module that defines it, or mend the name"
-        )
+        hint = f"; similar: {', '.join(near)}" if near else ""
+        return f"no task is named {name!r:.200}{hint}: import the module that defines it, or correct the name"
 
 
 def task_name(function: Callable[..., Any]) -> str:

@@ -47,7 +47,7 @@ def check_level(arbiter: Arbiter, min_level: Level) -> None:
     """Raise ImproperlyConfigured, with the fix, if an arbiter promises less than is wanted."""
     if arbiter.level < min_level:
         raise ImproperlyConfigured(
-            f"elections here are of level {arbiter.level.name}, and election_min_level is {min_level.name}: "
+            f"the election level is {arbiter.level.name}, below election_min_level {min_level.name}: "
             f"{arbiter.reason}"
         )
 
@@ -142,7 +142,7 @@ class Term:
             self._lead()
         except BaseException as error:  # raised where the leader was to be elected
             if self.elected.done():
-                logger.exception("Leadership %r ended by a fault.", self.name)
+                logger.exception("leadership %r: ended by an internal error", self.name)
             else:
                 self.elected.set_exception(error)
         finally:
@@ -184,7 +184,7 @@ class Term:
                 self._step_down(effect.reason)
                 return self._candidacy.stepped_down(monotonic())
             case Ended():
-                logger.debug("Leadership %r: %s.", self.name, effect.reason)
+                logger.debug("leadership %r: %s", self.name, effect.reason)
             case _:
                 pass  # no other node listens
         return []
@@ -192,14 +192,14 @@ class Term:
     def _lead_on(self, act: Act) -> list[Effect]:
         self.token, self.note = act.token, act.note
         logger.info(
-            "This process leads %r (token %d, level %s).", self.name, act.token, self._arbiter.level.name
+            "leadership %r: acquired (token %d, level %s)", self.name, act.token, self._arbiter.level.name
         )
         self.elected.set_result(True)
         return []
 
     def _step_down(self, reason: str) -> None:
         log = logger.info if self._is_leaving else logger.warning
-        log("This process leads %r no more: %s.", self.name, reason)
+        log("leadership %r: lost: %s", self.name, reason)
         # It leads no more in this entry, whatever the arbiter would say to another claim.
         self._is_leaving = True
         self._candidacy.resign(monotonic())
@@ -212,7 +212,7 @@ class Term:
         try:
             on_step_down(reason)
         except Exception:  # it is the user's own, and the lease is to be released all the same
-            logger.exception("What was to be done when leadership %r ends failed.", self.name)
+            logger.exception("leadership %r: the on_lost callback failed", self.name)
 
     # -- the arbiter
 
@@ -225,11 +225,11 @@ class Term:
                 raise
             # A leader stays one until its time is over, whatever it is, and then steps down in good order.
             if self._trouble is None:
-                logger.warning("Leadership %r: the arbiter cannot be asked: %s", self.name, error)
+                logger.warning("leadership %r: cannot reach the arbiter: %s", self.name, error)
             self._trouble = error
             return None
         if self._trouble is not None:
-            logger.info("Leadership %r: the arbiter answers again.", self.name)
+            logger.info("leadership %r: the arbiter answers again", self.name)
         self._trouble = None
         return answer
 

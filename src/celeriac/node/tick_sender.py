@@ -54,11 +54,11 @@ class TickSender:
             link = self._opened(posting)
         except ConnectionLost as error:
             self.close()
-            logger.debug("Nothing can be sent for now: %s", error)
+            logger.debug("beat: cannot send now: %s", error)
             return Outcome.NOT_YET
         except CeleriacError as error:  # it would be so the next time
             self.close()
-            logger.error("Task %s[%s] is not sent: %s", posting.request.task, posting.request.id, error)  # noqa: TRY400
+            logger.error("beat: task %s[%s] not sent: %s", posting.request.task, posting.request.id, error)  # noqa: TRY400
             return Outcome.REFUSED
         if not may_send():
             return Outcome.NOT_YET
@@ -109,7 +109,7 @@ class TickSender:
             is_sent = not link.unconfirmed(_CONFIRM_PATIENCE)
         except AccessRefused as error:
             self.close()
-            logger.error("Task %s[%s] is not sent: %s", request.task, request.id, error)  # noqa: TRY400
+            logger.error("beat: task %s[%s] not sent: %s", request.task, request.id, error)  # noqa: TRY400
             return Outcome.REFUSED
         except ConnectionLost:
             is_sent = False

@@ -32,5 +32,5 @@ def send_unsent() -> None:
             if (left := deadline - monotonic()) > 0:
                 courier.flush(left)
         except Exception as error:  # noqa: BLE001 - the others still have events to send
-            logger.warning("Could not send the last events: %s", error)
+            logger.warning("publisher: cannot send the last events: %s", error)
         courier.stop(min(1.0, max(0.0, deadline - monotonic())))

@@ -75,7 +75,7 @@ class _Options:
 
 
 class AsyncBackendMixin(ABC):
-    """A store's face to results: who waits is put on the list, woken, and taken off it."""
+    """Interface of a result store for results: registers, wakes and removes waiters."""
 
     settings: Settings
 
@@ -90,7 +90,7 @@ class AsyncBackendMixin(ABC):
 
     @abstractmethod
     def read(self, task_ids: Sequence[str], *, timeout: float) -> dict[str, ResultMeta]:
-        """Return what is known of these tasks now; raises ConnectionLost if that cannot be learned."""
+        """Return the current states of these tasks; raises ConnectionLost if they cannot be read."""
 
     @abstractmethod
     def may_look(self, timeout: float | None) -> bool:
@@ -98,15 +98,15 @@ class AsyncBackendMixin(ABC):
 
     @abstractmethod
     def look(self, task_ids: list[str], timeout: float | None) -> dict[str, ResultMeta] | None:
-        """Return what is known of these tasks, for who would wait ``timeout`` seconds for their ends.
+        """Return the current states of these tasks, for a wait of ``timeout`` seconds.
 
-        None if somebody else had better look: the consumer, which has a link and looks for many at once.
+        None if the consumer should read them instead, which has a connection and reads many at once.
         """
 
     # -- results that nobody waits for yet
 
     def add_pending_result(self, result: AsyncResult) -> AsyncResult:
-        """Watch for a result from now on, for as long as somebody holds it; a wait is then a look."""
+        """Watch for a result as long as the caller holds it; a wait is then a lookup."""
         if not result.is_pending or result.is_watched:
             return result
         weak = ref(result)
@@ -173,7 +173,7 @@ class AsyncBackendMixin(ABC):
         on_message: Callable[[ResultMeta], object] | None = None,
         on_interval: Callable[[], object] | None = None,
     ) -> Any:
-        """Do what :meth:`wait_for_pending` does, in an event loop; a cancelled wait leaves nothing behind."""
+        """Like :meth:`wait_for_pending`, in an event loop; a cancelled wait leaves nothing behind."""
         end = result.known_end() or await self._wait_for_end_async(
             result, _Options(timeout, interval, on_message, on_interval)
         )
@@ -210,7 +210,7 @@ class AsyncBackendMixin(ABC):
         on_message: Callable[[ResultMeta], object] | None = None,
         on_interval: Callable[[], object] | None = None,
     ) -> AsyncGenerator[tuple[str, ResultMeta]]:
-        """Do what :meth:`iter_native` does, in an event loop."""
+        """Like :meth:`iter_native`, in an event loop."""
         options = _Options(timeout, interval, on_message, on_interval)
         drained = self._drain_async(task_ids, options)
         try:
@@ -230,7 +230,7 @@ class AsyncBackendMixin(ABC):
                     return ended
         except TimeIsUp:
             raise self._late(f"task {result.id}", options) from None
-        raise CeleriacError(f"waiting for task {result.id} ended without its result")
+        raise CeleriacError(f"the wait for task {result.id} ended without a result")
 
     async def _wait_for_end_async(self, result: AsyncResult, options: _Options) -> ResultMeta:
         drained = self._drain_async(result.lineage(), options)
@@ -242,7 +242,7 @@ class AsyncBackendMixin(ABC):
                         return ended
         except TimeIsUp:
             raise self._late(f"task {result.id}", options) from None
-        raise CeleriacError(f"waiting for task {result.id} ended without its result")
+        raise CeleriacError(f"the wait for task {result.id} ended without a result")
 
     # -- the one way of waiting behind them
 
@@ -259,7 +259,9 @@ class AsyncBackendMixin(ABC):
         left = options.left(deadline)
         drainer = self.drainer()
         if isinstance(drainer, AsyncioDrainer):
-            raise CallerError("an event loop cannot wait like this; use await, async for or as_completed()")
+            raise CallerError(
+                "cannot wait synchronously in an event loop; use await, async for or as_completed()"
+            )
         slot = drainer.slot(rest, wants_all=options.on_message is not None)
         try:
             # Of the drainer: that of the backend is another one, should it be closed meanwhile.
@@ -295,7 +297,8 @@ class AsyncBackendMixin(ABC):
         drainer = self.drainer()
         if not isinstance(drainer, AsyncioDrainer):
             raise CallerError(
-                "to await a result, set result_drainer to 'asyncio', or leave it to us with None"
+                "cannot await a result with this result_drainer; set result_drainer to 'asyncio', or to "
+                "None to choose the drainer automatically"
             )
         slot = drainer.slot(rest, wants_all=options.on_message is not None)
         drained = drainer.drain_events_async(slot, left, options.interval, options.on_interval)
@@ -319,7 +322,7 @@ class AsyncBackendMixin(ABC):
         health = self.consumer.health()
         if health.phase == "up" or health.last_error is None:
             return ResultTimeout(text)
-        return ResultTimeout(f"{text}; the way to results is broken: {health.last_error}")
+        return ResultTimeout(f"{text}; last error of the result connection: {health.last_error}")
 
 
 async def _in_parts(whole: list[_T]) -> AsyncGenerator[list[_T]]:

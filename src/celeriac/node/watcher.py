@@ -167,9 +167,9 @@ class Watcher:
     def refusal(self, owner: str) -> str:
         """Return why an owner may not listen once more; an empty text if it may."""
         if list(self._listeners.values()).count(owner) >= MAX_LISTENERS_OF_OWNER:
-            return f"{MAX_LISTENERS_OF_OWNER} streams of events are open for {owner}: close one first"
+            return f"{MAX_LISTENERS_OF_OWNER} event streams are open for {owner}: close one first"
         if len(self._listeners) >= MAX_LISTENERS:
-            return f"{MAX_LISTENERS} streams of events are open: close one first"
+            return f"{MAX_LISTENERS} event streams are open: close one first"
         return ""
 
     @contextmanager
@@ -205,7 +205,7 @@ class Watcher:
                 self.receiver.capture()
         except BaseException as error:  # noqa: BLE001  (raised by check, where somebody sees it)
             self._error = error
-            logger.error("The reception of events has ended: %s", error)  # noqa: TRY400  (said to people)
+            logger.error("events: receiving ended: %s", error)  # noqa: TRY400  (said to people)
             if self.on_end is not None:
                 self.on_end()
 
@@ -275,7 +275,7 @@ class Watcher:
                     break
                 self.state.freeze_while(self._recall_batch, batch)
         except CeleriacError as error:
-            logger.warning("What was recorded before cannot be read: %s", error)
+            logger.warning("events: cannot read the event log: %s", error)
         finally:
             self.has_recalled = True
             self._fresh.clear()

@@ -32,10 +32,10 @@ def ask_setup(control: Control, name: str) -> WorkerSetup:
     try:
         queues = inspect.active_queues()
         if not queues and not queues.errors:
-            return WorkerSetup(None, None, "it does not answer", asked_at)
+            return WorkerSetup(None, None, "no reply", asked_at)
         stats = inspect.stats()
     except CeleriacError as error:
-        return WorkerSetup(None, None, f"it could not be asked: {error}", asked_at)
+        return WorkerSetup(None, None, f"cannot query it: {error}", asked_at)
     return WorkerSetup(
         tuple(decode_queues(queues[name])) if name in queues else None,
         decode_pool_size(stats.get(name)),
@@ -47,4 +47,4 @@ def ask_setup(control: Control, name: str) -> WorkerSetup:
 def _reason(name: str, replies: Replies) -> str:
     if name in replies:
         return ""
-    return f"it answered: {replies.errors[name]}" if name in replies.errors else "it does not answer"
+    return f"error reply: {replies.errors[name]}" if name in replies.errors else "no reply"

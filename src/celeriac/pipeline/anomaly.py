@@ -103,7 +103,7 @@ def _stuck(tasks: DataFrame, workers: DataFrame) -> DataFrame:
         .withColumn("after", F.col("gone_at") - F.col("here_at"))
     )
     text = F.format_string(
-        "%s was on %s, process %d, which was gone after %.1f s: nobody says how it ended",
+        "%s was on %s, process %d, which was lost after %.1f s; its outcome is unknown",
         F.coalesce("name", F.lit("a task")),
         "worker",
         "pid",
@@ -159,9 +159,7 @@ def _slow(hours: DataFrame) -> DataFrame:
         "usual", F.col("other_sum").cast("double") / F.col("other_runs")
     )
     is_slow = (F.col("usual") > 0) & (F.col("mean") >= F.col("usual") * SLOW_FACTOR)
-    text = F.format_string(
-        "ran for %.3f s in the mean of an hour, and for %.3f s in other hours", "mean", "usual"
-    )
+    text = F.format_string("mean run time %.3f s in this hour, %.3f s in other hours", "mean", "usual")
     return means.where(is_slow).select(
         *_columns("slow_task", "begin_at", "name", value=F.col("mean"), usual=F.col("usual"), text=text)
     )
@@ -171,7 +169,7 @@ def _drifts(workers: DataFrame) -> DataFrame:
     """Return the workers whose clock is off."""
     drift, limit = F.col("drift"), F.lit(float(HEARTBEAT_DRIFT_MAX))
     way = F.when(drift > 0, F.lit("behind")).otherwise(F.lit("ahead of"))
-    text = F.format_string("its clock is %.1f s %s the recorder's", F.abs(drift), way)
+    text = F.format_string("its clock is %.1f s %s the clock of the recorder", F.abs(drift), way)
     return workers.where(F.abs(drift) > limit).select(
         *_columns("clock_drift", "begin_at", "worker", value=drift, usual=limit, text=text)
     )
@@ -181,7 +179,7 @@ def _told_gaps(gaps: DataFrame) -> DataFrame:
     """Return the gaps that are long enough to miss something."""
     length, limit = F.col("until_at") - F.col("since_at"), F.lit(GAP_SECONDS)
     text = F.format_string(
-        "nobody listened for %.1f s: %s", length, F.coalesce("reason", F.lit("no reason told"))
+        "no events received for %.1f s: %s", length, F.coalesce("reason", F.lit("unknown reason"))
     )
     return gaps.where(length >= limit).select(
         *_columns("gap", "since_at", "recorder", value=length, usual=limit, text=text)

@@ -20,11 +20,15 @@ _MIN_TIMESTAMP: Final = 946_684_800.0
 TEXT_COLUMNS: Final = tuple(field.name for field in LOG if field.dataType.simpleString() == "string")
 
 _TEXTS: Final = {
-    "no_id": "events of tasks that do not say of which: they are in no table of tasks",
-    "absurd_time": "events whose timestamp is missing, before 2000, after 2100 or more than a day after "
-    "their receipt: they are kept, and times made of them mean nothing",
-    "oversized": "events with a text of more than 1 MiB: they are used; of an exception the tables have the "
-    "beginning, and of arguments, results and tracebacks nothing",
+    "no_id": "task events without a task id: they are in no table of tasks",
+    "absurd_time": (
+        "events whose timestamp is missing, before 2000, after 2100 or more than a day after their "
+        "receipt: they are kept, but times derived from them are wrong"
+    ),
+    "oversized": (
+        "events with a string of more than 1 MiB: they are used, with exceptions shortened, and "
+        "arguments, results and tracebacks left out"
+    ),
 }
 
 

@@ -109,7 +109,7 @@ class Intake:
         except Damaged as error:
             kind = "too_new" if isinstance(error, TooNew) else "damaged"
             day = datetime.fromtimestamp(hour_at(segment), UTC).strftime("%Y-%m-%d")
-            return UnusedSegment(kind, segment.path, segment.rows, f"{error}; it was left out", day)
+            return UnusedSegment(kind, segment.path, segment.rows, f"{error}; skipped", day)
         except DiskError as error:
             if error.errno == errno.ENOENT:
                 raise Gone(segment.path) from None

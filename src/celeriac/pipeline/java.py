@@ -83,8 +83,8 @@ def find_java(environ: Mapping[str, str]) -> Java:
         return bundled
     found = f" ({', '.join(passed_by)})" if passed_by else ""
     raise ImproperlyConfigured(
-        f"Spark needs Java {_LEAST} or later, and there is none{found}: pip install 'celeriac[pipeline]', "
-        "which brings one, or name yours in JAVA_HOME"
+        f"Spark needs Java {_LEAST} or later, and none was found{found}: pip install 'celeriac[pipeline]', "
+        "which includes one, or set JAVA_HOME"
     )
 
 

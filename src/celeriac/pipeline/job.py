@@ -43,8 +43,8 @@ _TRIES: Final = 5
 _CHECKED, _FOLDED, _MADE = 0.05, 0.6, 0.95
 _CHECKPOINT: Final = "checkpoint"
 _GONE: Final = (
-    "segments of the log went away while they were read: celeriac log compact may be at work; run it again "
-    "when that has ended. The tables are as they were published last"
+    "segments of the log were removed while the job read them: celeriac log compact may be running; run "
+    "the job again when it has finished. The published tables are unchanged"
 )
 
 
@@ -70,7 +70,7 @@ class Pipeline:
         at: At = pass_by,
     ) -> None:
         if chunk_events < 1:
-            raise CallerError("chunk_events is at least 1")
+            raise CallerError("chunk_events must be at least 1")
         self._spark = spark
         self._intake = Intake(spark, log)
         self._warehouse = Warehouse(spark, warehouse)
@@ -152,8 +152,8 @@ class Pipeline:
             if isinstance(error, OSError):
                 raise
             raise CeleriacError(
-                f"Spark failed: {reason_of(error)}. The tables are as they were published last; "
-                "mend it and run it again, which goes on from there"
+                f"Spark failed: {reason_of(error)}. The published tables are unchanged; fix the error and "
+                "run the job again, which continues from there"
             ) from error
 
     def _all(self, find: Callable[[], list[Segment]], *, is_again: bool = False) -> Report:

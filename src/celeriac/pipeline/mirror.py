@@ -36,7 +36,7 @@ class Mirror:
 
     def __init__(self, spark: SparkSession, warehouse: Warehouse, form: str) -> None:
         if form not in FORMATS:
-            raise CallerError(f"{form!r} is no format of tables: use {', '.join(FORMATS)}")
+            raise CallerError(f"unknown table format {form!r}: use {', '.join(FORMATS)}")
         self._spark = spark
         self._warehouse = warehouse
         self._form = form
@@ -84,9 +84,9 @@ class Mirror:
             # One that knows it says that there is no such table.
             if _is_missing(error):
                 raise ImproperlyConfigured(
-                    f"this Spark cannot write {self._form}: {reason_of(error)}; give it the package, "
-                    f"--conf spark.jars.packages={FORMATS[self._form]}:VERSION, and the settings that its "
-                    "manual names. The tables are as they were published last"
+                    f"Spark cannot write {self._form}: {reason_of(error)}; add the package, --conf "
+                    f"spark.jars.packages={FORMATS[self._form]}:VERSION, and the settings of its manual. "
+                    "The published tables are unchanged"
                 ) from error
 
     def _as_delta(self, rows: DataFrame, table: str, days: list[str]) -> None:

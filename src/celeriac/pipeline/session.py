@@ -158,8 +158,8 @@ def _connected(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
         shown = sanitize_url(remote)
         reason = reason_of(error).replace(remote, shown)
         raise NetworkError(
-            f"no Spark Connect is reached at {shown}: {reason}; "
-            "start one there, or name another with --remote"
+            f"Spark Connect is not reachable at {shown}: {reason}; start it there, or give another address "
+            "with --remote"
         ) from error
     try:
         yield session
@@ -299,7 +299,7 @@ def _launched(settings: Mapping[str, str], log: IO[bytes], path: Path) -> Any:
         return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
     except (PySparkException, OSError) as error:
         raise ImproperlyConfigured(
-            f"Spark does not start: {_last_line(path) or error}; more is in {path}"
+            f"cannot start Spark: {_last_line(path) or error}; details are in {path}"
         ) from error
 
 
@@ -314,7 +314,9 @@ def _begun(settings: Mapping[str, str], gateway: Any, master: str, log: Path) ->
     except (Py4JError, PySparkException, ValueError) as error:
         shown = sanitize_place(master)
         reason = reason_of(error).replace(master, shown)
-        raise ImproperlyConfigured(f"Spark does not start on {shown}: {reason}; more is in {log}") from error
+        raise ImproperlyConfigured(
+            f"cannot start Spark on {shown}: {reason}; details are in {log}"
+        ) from error
 
 
 def _last_line(path: Path) -> str:

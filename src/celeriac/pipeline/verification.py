@@ -59,7 +59,7 @@ def verified(spark: SparkSession, intake: Intake, warehouse: Warehouse, *, sampl
         else [each for day in manifest.tables.get("tasks", {}).values() for each in day]
     )
     if manifest is None or not files:
-        raise CallerError(f"{warehouse.place.url} has no tasks to verify: celeriac pipeline run makes some")
+        raise CallerError(f"{warehouse.place.url} has no tasks to verify: run celeriac pipeline run first")
     order = F.xxhash64("uuid", F.lit(randbits(32)))
     chosen = warehouse.read("tasks", files).orderBy(order).limit(sample).collect()
     told = {row["uuid"]: row.asDict() for row in chosen}

@@ -121,11 +121,11 @@ class Warehouse:
             known = TABLES[name].version if name in TABLES else 0
             where = f"{self.place.url} has {name}"
             if version > known:
-                raise DiskError(f"{where} of version {version}, and this is {known}: upgrade celeriac here")
+                raise DiskError(f"{where} of version {version}, newer than {known}: upgrade Celeriac")
             if version < known:
                 raise DiskError(
-                    f"{where} of version {version}, and this writes {known}: have the tables made anew in "
-                    "another warehouse, and remove this one"
+                    f"{where} of version {version}, and this Celeriac writes {known}: rebuild the tables "
+                    "in another warehouse, and remove this one"
                 )
         return manifest
 
@@ -218,8 +218,8 @@ class Warehouse:
         known = read_manifest(self.place)
         if (0 if known is None else known.version) != manifest.version - 1:
             raise Superseded(
-                f"another job has published in {self.place.url} meanwhile, so this one does not: "
-                "run it again, and one at a time"
+                f"another job published in {self.place.url} at the same time, so this job does not "
+                "publish: run it again, with one job at a time"
             )
         write_manifest(self.place, manifest)
 
@@ -296,13 +296,13 @@ class Warehouse:
             make_folders(path.parent)
             number = os.open(path, os.O_RDWR | os.O_CREAT | FLAGS, MODE)
         except OSError as error:
-            raise failed(f"{path} cannot be made", error) from None
+            raise failed(f"{path} cannot be created", error) from None
         try:
             while not self._is_locked(number, path):
                 if stop is None or stop.wait(_LOOK_EVERY):
                     raise DiskError(
-                        f"{path} is taken: another job of the pipeline writes to this warehouse. "
-                        "Try again when it has ended, or name another warehouse"
+                        f"{path} is locked: another pipeline job writes to this warehouse. Try again when "
+                        "it has finished, or use another warehouse"
                     )
             yield
         finally:

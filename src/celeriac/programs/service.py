@@ -96,13 +96,17 @@ class Service(ABC):
         if not is_settled or not process.is_alive:
             code = process.exit_code
             process.kill()
-            fate = f"was not ready after {self.start_patience:g} s" if code is None else f"ended with {code}"
-            raise CeleriacError(f"{self.name} {fate}; the end of its log:\n{self.last_lines()}")
+            fate = (
+                f"exited with code {self.start_patience:g}"
+                if code is None
+                else f"was not ready within {code} s"
+            )
+            raise CeleriacError(f"{self.name} {fate}; last lines of its log:\n{self.last_lines()}")
 
     def begin(self) -> None:
         """Start the program, and wait for nothing."""
         if self.is_alive:
-            raise CallerError(f"{self.name} runs already: stop it first")
+            raise CallerError(f"{self.name} is already running: stop it first")
         self.kill()  # one that ended by itself has a line to its guard that is still open
         self._process = GuardedProcess(
             self._command(),
@@ -154,7 +158,7 @@ class Service(ABC):
 
     def _started(self) -> GuardedProcess:
         if self._process is None:
-            raise CallerError(f"{self.name} never ran: start it first")
+            raise CallerError(f"{self.name} was never started: start it first")
         return self._process
 
     def _cwd(self) -> Path:

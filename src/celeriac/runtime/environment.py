@@ -47,7 +47,7 @@ def environment() -> str:
             return library.name
         if is_patched(library.threads):
             raise ImproperlyConfigured(
-                f"{library.name} has patched threads but not sockets, so one who waits would stop everybody; "
+                f"{library.name} has patched threads but not sockets, so a wait would block all greenlets; "
                 f"patch all of them with {library.fix}"
             )
     return "default"

@@ -31,15 +31,15 @@ class Audit:
 
     def check(self) -> None:
         """Raise DiskError if lines cannot be added: better when a program begins than when somebody acts."""
-        self._write(b"", "so nobody could act")
+        self._write(b"", "actions are disabled")
 
     def note(self, actor: Actor, action: str, **fields: object) -> None:
         """Add a line for what is going to be done, and have it on the disk."""
-        self._write(_line(actor, action, fields), "so nothing was done")
+        self._write(_line(actor, action, fields), "the action was not run")
 
     def note_end(self, actor: Actor, action: str, **fields: object) -> None:
         """Add a line for how it ended."""
-        self._write(_line(actor, f"{action} done", fields), "though it was done")
+        self._write(_line(actor, f"{action} done", fields), "the action was run")
 
     def _write(self, line: bytes, consequence: str) -> None:
         try:
@@ -53,8 +53,8 @@ class Audit:
                     os.close(number)
         except OSError as error:
             raise DiskError(
-                f"{self._path} cannot be written, {consequence}: {error.strerror}; make room, or name "
-                "a file that can be written with --audit"
+                f"{self._path} cannot be written, {consequence}: {error.strerror}; free disk space, or "
+                "name a writable file with --audit"
             ) from None
 
 

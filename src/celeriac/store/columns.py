@@ -122,7 +122,9 @@ def to_batch(events: Sequence[Event], *, recorder: str, first: int) -> pa.Record
 def _part(kind: type[Event], events: list[Event], numbers: list[int], recorder: str) -> pa.RecordBatch:
     """Return events of one kind as rows."""
     if kind not in _FIELDS:
-        raise CallerError(f"{kind.__name__} is no event that can be recorded: use those of celeriac.events")
+        raise CallerError(
+            f"{kind.__name__} is not an event type that can be recorded: use the types of celeriac.events"
+        )
     size = len(events)
     if kind is Custom or kind is Other:
         types = pa.array([event.type for event in events], _TEXT)

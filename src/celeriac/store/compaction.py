@@ -60,7 +60,7 @@ def merge_small(
             try:
                 new = _merge(log, old)
             except Damaged as error:
-                damage.append(f"{error}; it and its neighbours are left as they are")
+                damage.append(f"{error}; the segment and its neighbours are not compacted")
             else:
                 before += sum(segment.size for segment in old)
                 after += new.size
@@ -82,7 +82,8 @@ def sweep(log: EventLog) -> tuple[int, list[str]]:
             read_segment(log.place, new, columns=["sequence"])
         except Damaged as error:
             damage.append(
-                f"{error}. What it was made of is still there, and is read again once it is set aside"
+                f"{error}. The original segments still exist, and are read again once the damaged one is "
+                "moved to damaged/"
             )
             continue
         for old in olds:
@@ -135,7 +136,7 @@ def alone(log: EventLog) -> Iterator[None]:
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | FLAGS, MODE)
     except OSError as error:
-        raise failed(f"{path} cannot be made", error) from None
+        raise failed(f"{path} cannot be created", error) from None
     try:
         _lock(number, path)
         yield
@@ -148,8 +149,8 @@ def _lock(number: int, path: Path) -> None:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise DiskError(
-            f"{path} is taken: another process merges or removes segments of this log. "
-            "Try again when it has ended"
+            f"{path} is locked: another process merges or removes segments of this log. Try again when it "
+            "has finished"
         ) from None
     except OSError as error:
         raise failed(f"{path} cannot be locked", error) from None

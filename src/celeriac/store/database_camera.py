@@ -96,7 +96,7 @@ class DatabaseCamera:
         now: Callable[[], float] = time,
     ) -> None:
         if keep is not None and not keep > 0:
-            raise CallerError(f"keep is a number of seconds above 0, or None for ever, not {keep!r}")
+            raise CallerError(f"keep must be a number of seconds above 0, or None to keep all, not {keep!r}")
         self._url = _parsed(url)
         #: Where it is, for people.
         self.place = place_of(self._url)
@@ -238,7 +238,7 @@ class DatabaseCamera:
             return joined_task(uuid, news, stored, now)
         except ValueError as error:
             logger.warning(
-                "What %s holds of the task %r cannot be read (%s): it is written anew.",
+                "camera: cannot read the row in %s of task %r (%s), rewriting it",
                 self.place,
                 uuid,
                 error,
@@ -269,8 +269,8 @@ class DatabaseCamera:
             if not ours:
                 return
         raise DiskError(
-            f"{len(ours)} rows of {table.name} in {self.place} could not be written in {_ROUNDS} tries: "
-            "see that no rule or trigger hides or changes them"
+            f"cannot write {len(ours)} rows of {table.name} in {self.place} after {_ROUNDS} attempts: "
+            "check that no rule or trigger hides or changes them"
         )
 
 
@@ -281,14 +281,12 @@ def _parsed(url: str) -> URL:
         # A mistyped word is no login, and whoever wrote it is to find it.
         told = url if _WORD.fullmatch(url) else sanitize_url(url)
         raise ImproperlyConfigured(
-            f"{told!r} is no URL of a database: write such as "
-            "postgresql://user:password@host/name or sqlite:///snapshots.db"
+            f"invalid database URL {told!r}: use postgresql://user:password@host/name or "
+            "sqlite:///snapshots.db"
         ) from None
     scheme = _SCHEMES.get(parsed.drivername)
     if scheme is None:
-        raise ImproperlyConfigured(
-            f"snapshots go to PostgreSQL or SQLite, not to {parsed.drivername!r}: name one of these"
-        )
+        raise ImproperlyConfigured(f"unsupported database {parsed.drivername!r}: use PostgreSQL or SQLite")
     return parsed.set(drivername=scheme)
 
 
@@ -311,7 +309,7 @@ def _engine(url: URL) -> Engine:
         )
     except (ImportError, NoSuchModuleError):
         raise ImproperlyConfigured(
-            f"there is no driver for {url.drivername}: pip install 'celeriac[database]'"
+            f"no driver installed for {url.drivername}: pip install 'celeriac[database]'"
         ) from None
 
 
@@ -326,7 +324,7 @@ def _make_private(path: Path, place: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise DiskError(f"{place} cannot be made: {error.strerror}; name a folder that is there") from None
+        raise DiskError(f"{place} cannot be created: {error.strerror}; use an existing folder") from None
 
 
 def _key_of(table: Table) -> str:

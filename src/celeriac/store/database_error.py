@@ -42,16 +42,16 @@ def translated(error: SQLAlchemyError, url: URL) -> CeleriacError:
     code = _code(error)
     place = place_of(url)
     if _is_refused(code, said):
-        return AccessRefused(f"{place} refused us: {said}; mend the login, or what it may do")
+        return AccessRefused(f"access refused by {place}: {said}; correct the login or its permissions")
     if code in _SHAPE or any(words in said for words in _ODD_TABLE):
         return ImproperlyConfigured(
-            f"the tables in {place} are not as Celeriac makes them: {said}; take another prefix, or drop them"
+            f"the tables in {place} were not created by Celeriac: {said}; use another prefix, or drop them"
         )
     if code in (_ROOM, _READ_ONLY) or url.get_backend_name() == "sqlite":
-        return DiskError(f"{place} cannot be written: {said}; see that it has room and may be written to")
+        return DiskError(f"{place} cannot be written: {said}; check free space and permissions")
     if isinstance(error, OperationalError | InterfaceError) or _is_lost(error):
         return ConnectionLost(f"{place} cannot be reached: {said}")
-    return DiskError(f"{place} did not take the snapshot: {said}")
+    return DiskError(f"{place} rejected the snapshot: {said}")
 
 
 def is_contention(error: SQLAlchemyError) -> bool:

@@ -117,8 +117,8 @@ class Tables:
     def __init__(self, prefix: str) -> None:
         if not _PREFIX.fullmatch(prefix):
             raise ImproperlyConfigured(
-                f"tables cannot begin with {prefix!r}: take up to 39 small letters, digits and underscores, "
-                "the first of them no digit"
+                f"invalid table prefix {prefix!r}: use up to 39 lower-case letters, digits and "
+                "underscores, not starting with a digit"
             )
         self.prefix = prefix
         metadata = MetaData()
@@ -162,8 +162,8 @@ class Tables:
         if found != VERSION:
             fix = "upgrade Celeriac here" if found > VERSION else "drop them"
             raise ImproperlyConfigured(
-                f"the tables {self.prefix}* are of version {found}, and this Celeriac writes version "
-                f"{VERSION}: {fix}, or take another prefix"
+                f"the tables {self.prefix}* have version {found}, and this Celeriac writes version "
+                f"{VERSION}: {fix}, or use another prefix"
             )
         _make(connection, self.workers)
         _make(connection, self.tasks)

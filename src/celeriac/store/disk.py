@@ -31,18 +31,18 @@ FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 At = Callable[[str], object]
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_RIGHTS: Final = "let the user that runs Celeriac read and write there"
+_RIGHTS: Final = "give the user that runs Celeriac read and write permission"
 _FIXES: Final = {
-    errno.EFBIG: "raise the limit on the size of files",
+    errno.EFBIG: "raise the file size limit",
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
-    errno.EROFS: "mount it for writing, or name another folder",
-    errno.ELOOP: "it is a link, and none is followed: put there what it leads to",
-    errno.ENOTDIR: "a file or a link is where a folder should be: move it away",
-    errno.EISDIR: "a folder is where a file should be: move it away",
-    errno.EXDEV: "all of it must be on one file system",
-    errno.EMFILE: "raise the limit on open files",
-    errno.EIO: "the disk itself is at fault: look at the messages of the kernel",
+    errno.EROFS: "mount it read-write, or use another folder",
+    errno.ELOOP: "symbolic links are not followed: replace the link by its target",
+    errno.ENOTDIR: "a file or a symbolic link is in the place of a folder: move it away",
+    errno.EISDIR: "a folder is in the place of a file: move it away",
+    errno.EXDEV: "use one file system for all of it",
+    errno.EMFILE: "raise the open files limit",
+    errno.EIO: "the disk reported an I/O error: check the kernel log",
 }
 
 
@@ -89,7 +89,7 @@ def make_folders(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def failed(what: str, error: OSError, *, room: str = "make room, or take a larger disk") -> DiskError:
+def failed(what: str, error: OSError, *, room: str = "free disk space, or use a larger disk") -> DiskError:
     """Return what to raise where the system refused: what cannot be, why, and what helps.
 
     Its ``errno`` is that of the system: ENOENT for a file that is not there, ENOSPC for a full disk.

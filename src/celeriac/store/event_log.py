@@ -125,7 +125,7 @@ class EventLog:
         selection = Selection(since=since, until=until, types=types, task=task, worker=worker)
         unknown = sorted(set(columns or ()) - set(SCHEMA.names))
         if unknown:
-            raise CallerError(f"no column of a log is named {', '.join(unknown)}: use those of SCHEMA")
+            raise CallerError(f"unknown column {', '.join(unknown)}: use the columns of SCHEMA")
         return self._batches(selection, progress, columns or SCHEMA.names, dictionaries)
 
     def read(

@@ -50,7 +50,7 @@ def export(
     """
     writers = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}
     if form not in writers:
-        raise CallerError(f"{form!r} is no format of an export: use one of {', '.join(FORMATS)}")
+        raise CallerError(f"unknown export format {form!r}: use one of {', '.join(FORMATS)}")
     batches = log.batches(since, until, types, task, worker, progress=progress)
     return writers[form](batches)
 

@@ -129,7 +129,7 @@ def read_header(content: memoryview) -> tuple[Header, int] | None:
     except msgspec.MsgspecError:
         return None
     if header.format > _FORMAT:
-        raise NewerFormat(f"it has format {header.format}")
+        raise NewerFormat(f"unsupported format {header.format}")
     return None if lines[0] + b"\n" != _MAGIC else (header, len(lines[0]) + len(lines[1]) + 2)
 
 
@@ -188,7 +188,7 @@ def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     version = int((schema.metadata or {}).get(b"celeriac.schema", b"0"))
     unknown = sorted(set(schema.names) - set(SCHEMA.names))
     if version > VERSION or unknown:
-        raise NewerFormat(f"its rows are of version {version}, with {', '.join(unknown) or 'other meanings'}")
+        raise NewerFormat(f"unsupported row version {version}, with {', '.join(unknown) or 'other meanings'}")
     columns = [
         batch.column(field.name) if field.name in schema.names else pa.nulls(batch.num_rows, field.type)
         for field in SCHEMA

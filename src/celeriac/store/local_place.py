@@ -33,7 +33,7 @@ _DRAFT_AGE: Final = 3600.0
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 #: Of most file systems, and of object stores.
 _MAX_PART_BYTES, _MAX_BYTES = 255, 1000
-_ROOM: Final = "make room, or have less kept, by log_keep or log_max_bytes"
+_ROOM: Final = "free disk space, or lower the retention with log_keep or log_max_bytes"
 #: Somebody who removes the last file of a folder takes the folder along, perhaps just now.
 _TRIES: Final = 20
 
@@ -45,8 +45,8 @@ def parts_of(name: str) -> list[str]:
     is_good = all(part and part[0] != "." and "\0" not in part for part in parts)
     if not is_good or max(sizes) > _MAX_PART_BYTES or sum(sizes) + len(sizes) > _MAX_BYTES:
         raise CallerError(
-            f"{name[:100]!r} cannot be the name of a file here: it has parts between slashes, none empty or "
-            f"beginning with a dot, of at most {_MAX_PART_BYTES} bytes each and {_MAX_BYTES} in all"
+            f"invalid file name {name[:100]!r}: use parts separated by slashes, none empty or starting "
+            f"with a dot, of at most {_MAX_PART_BYTES} bytes each and {_MAX_BYTES} in total"
         )
     return parts
 
@@ -58,7 +58,7 @@ class LocalPlace:
 
     def __init__(self, folder: Path, *, at: At = pass_by) -> None:
         if "\0" in str(folder):
-            raise ImproperlyConfigured(f"{str(folder)!r} cannot be a folder: it holds a null character")
+            raise ImproperlyConfigured(f"invalid folder {str(folder)!r}: remove the null character")
         #: Absolute, so that it stays the same when the process goes elsewhere.
         self.folder = folder.absolute()
         self.url = str(self.folder)
@@ -189,7 +189,7 @@ class LocalPlace:
             number = os.open(last, os.O_RDONLY | os.O_NONBLOCK | FLAGS, dir_fd=folder)
         try:
             if not S_ISREG(os.fstat(number).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file: move it away")
+                raise OSError(errno.EINVAL, "not a regular file: move it away")
             yield number
         finally:
             os.close(number)

@@ -131,7 +131,7 @@ class LogWriter:
         """
         with self._lock:
             if self._file is not None:
-                raise CallerError("the writer is open already")
+                raise CallerError("the writer is already open")
             self._spool.lock()
             try:
                 return self._open()
@@ -241,9 +241,9 @@ class LogWriter:
         if found.beyond is not None:
             found = self._begin_again(
                 found,
-                f"the log has events up to number {found.beyond:,} of {found.recorder}, and the spool "
-                f"{self._spool.folder} knows of those before {found.first:,} alone: it was brought back from "
-                "a copy, or is a copy that somebody else records with",
+                f"the log has events up to number {found.beyond:,} of {found.recorder}, but the spool "
+                f"{self._spool.folder} has only those before {found.first:,}: the spool was restored from "
+                "a copy, or is a copy that another recorder uses",
             )
         elif self._spool.is_copy and found.is_listed:  # else what was left cannot be sealed now
             found = self._begin_again(
@@ -269,7 +269,7 @@ class LogWriter:
         for task in found.left:
             self._sealing.seal(task)
         recorder = self._spool.renew_id()
-        notice = f"{reason}. From here on the recorder is {recorder}"
+        notice = f"{reason}. The new recorder id is {recorder}"
         return found._replace(
             recorder=recorder, first=FIRST, left=(), damage=(*found.damage, notice), oldest=FIRST, beyond=None
         )
@@ -300,7 +300,7 @@ class LogWriter:
         if self._file is None:
             raise CallerError("the writer is not open: call open(), or use it in a with statement")
         if self._process != os.getpid():
-            raise CallerError("a writer cannot be used after a fork: open one of another name in the child")
+            raise CallerError("a writer cannot be used after a fork: open one with another name in the child")
         return self._file
 
     def _writable(self) -> WriteAhead:

@@ -73,9 +73,9 @@ def read_manifest(place: Place) -> Manifest | None:
     except msgspec.DecodeError:
         told = None
     if not isinstance(told, int) or isinstance(told, bool):
-        raise _damaged(where, "it is no manifest")
+        raise _damaged(where, "not a manifest")
     if told > FORMAT:
-        raise DiskError(f"{where} is of format {told}, and this is {FORMAT}: upgrade celeriac here")
+        raise DiskError(f"{where} has format {told}, newer than {FORMAT}: upgrade Celeriac")
     try:
         return _decode(content)
     except msgspec.DecodeError as error:
@@ -84,8 +84,8 @@ def read_manifest(place: Place) -> Manifest | None:
 
 def _damaged(where: str, reason: str) -> DiskError:
     return DiskError(
-        f"{where} is damaged: {reason}; bring it back from a copy, or remove the warehouse, which "
-        "celeriac pipeline run makes anew from the log"
+        f"{where} is damaged: {reason}; restore it from a backup, or remove the warehouse and run celeriac "
+        "pipeline run to rebuild it from the log"
     )
 
 

@@ -103,7 +103,7 @@ class ParquetCamera:
         now: Callable[[], float] = time,
     ) -> None:
         if keep is not None and not keep > 0:
-            raise CallerError(f"keep is a number of seconds above 0, or None for ever, not {keep!r}")
+            raise CallerError(f"keep must be a number of seconds above 0, or None to keep all, not {keep!r}")
         self.place = place_for(url)
         self.keep = keep
         self._redactor = Redactor() if redact is True else redact or None

@@ -57,7 +57,7 @@ def _check_free(path: Path, content: bytes) -> None:
     except ValueError:
         pid = 0
     if pid <= 0:
-        raise CallerError(f"pid file {path} holds no pid: remove it, or name another pid file")
+        raise CallerError(f"pid file {path} has no pid: remove it, or name another pid file")
     # Our own pid is that of an earlier process: a container starts again with the same pid.
     if pid != os.getpid() and is_running(pid):
         raise CallerError(f"pid file {path}: process {pid} is running; stop it, or name another pid file")

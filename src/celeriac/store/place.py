@@ -69,16 +69,16 @@ def place_for(url: str | Path, *, at: At = pass_by) -> Place:
     told = urlsplit(url)
     if told.netloc not in ("", "localhost"):
         raise ImproperlyConfigured(
-            f"{sanitize_url(url)} is on another machine: mount it here, and name the folder; "
-            "an absolute path follows three slashes, file:///srv/history"
+            f"{sanitize_url(url)} is on another machine: mount it, and give the folder; an absolute path "
+            "follows three slashes, file:///srv/history"
         )
     return LocalPlace(Path(unquote(told.path)), at=at)
 
 
 def _home_filled_in(url: str) -> Path:
     if not url:
-        raise ImproperlyConfigured("the history has no place: log_url must name a folder or a URL")
+        raise ImproperlyConfigured("log_url is empty: give a folder or a URL")
     try:
         return Path(url).expanduser()
     except RuntimeError as error:
-        raise ImproperlyConfigured(f"{url} is no folder for a history: {error}") from None
+        raise ImproperlyConfigured(f"cannot store a history in {url}: {error}") from None

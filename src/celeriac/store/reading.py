@@ -153,7 +153,7 @@ class Reading(Stream):
         return True
 
     def _cannot_be_read(self, error: DiskError) -> tuple[()]:
-        self._damage.append(f"{error}; what is in it is left out")
+        self._damage.append(f"{error}; its content is skipped")
         return ()
 
 
@@ -181,22 +181,23 @@ def is_admitted(segment: Segment, selection: Selection) -> bool:
 def left_out(error: Damaged, source: Source) -> str:
     """Say what a damaged segment costs."""
     rows = f"{source.rows:,} events" if isinstance(source, Segment) else "events"
-    return f"{error}; {rows} are left out"
+    return f"{error}; {rows} are skipped"
 
 
 def lost(hole: Span) -> str:
     """Say that numbers are missing."""
     return (
-        f"events {hole} are missing ({hole.size:,}), and retention did not remove them: bring their segments "
-        "back from a copy, or from damaged/ if they were set aside"
+        f"events {hole} are missing ({hole.size:,}), and retention did not remove them: restore their "
+        "segments from a backup, or from damaged/"
     )
 
 
 def thinned(segment: Segment, rows: int) -> str:
     """Say that a segment has fewer events than it stands for."""
     return (
-        f"{rows:,} events of {segment.first}-{segment.last} of {segment.recorder} are not in {segment.path}: "
-        "they were damaged before it was sealed, and what was left of them is in damaged/"
+        f"{rows:,} events of {segment.first}-{segment.last} of {segment.recorder} are missing in "
+        f"{segment.path}: they were damaged before the segment was sealed, and the rest of their bytes is "
+        "in damaged/"
     )
 
 

@@ -23,11 +23,11 @@ _MOST: Final = 20
 #: A recorder that has not written for so long hangs, or its disk does.
 _STALE: Final = 15.0
 _TROUBLES: Final = {
-    "disk": "the disk takes nothing",
-    "dropping": "the disk takes nothing, and events are dropped",
-    "link": "there is no link to the broker",
-    "failed": "it ended with an error",
-    "stopped": "it was stopped",
+    "disk": "disk full or read-only",
+    "dropping": "disk full or read-only, dropping events",
+    "link": "disconnected from the broker",
+    "failed": "stopped with an error",
+    "stopped": "stopped by request",
 }
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -121,10 +121,10 @@ def ailment_of(status: RecorderStatus, *, now: float, is_alive: Callable[[int], 
     if status.state in ("stopped", "failed"):
         return f"{trouble}{because}"
     if not is_alive(status.pid):
-        return f"its process, {status.pid}, is gone"
+        return f"process {status.pid} is not running"
     age = now - status.updated_at
     if age > _STALE:
-        return f"it has shown no sign of life for {age:.0f} seconds{because}"
+        return f"no status update for {age:.0f} seconds{because}"
     return f"{trouble}{because}" if trouble else ""
 
 

@@ -86,7 +86,7 @@ def _sealed(place: Place, recorder: str, *, is_needed: bool) -> list[Span] | Non
     they are needed, since nothing else tells where to go on, it raises DiskError.
     """
     found: list[Span] = []
-    errors: list[DiskError] = [DiskError(f"{place.url} does not answer: nobody knows where its log ends")]
+    errors: list[DiskError] = [DiskError(f"{place.url} is unreachable, so the end of its log is unknown")]
 
     def look() -> None:
         try:

@@ -115,33 +115,33 @@ class RemotePlace:
         """Return the driver of a URL, and the path that it knows our place by."""
         scheme = url.partition("://")[0].lower()
         if "::" in url:
-            raise ImproperlyConfigured(f"{self.url} is more than one place: name the last of them alone")
+            raise ImproperlyConfigured(f"{self.url} has several locations: give only the last one")
         if scheme in _NOT_WHOLE:
             raise ImproperlyConfigured(
-                f"{self.url} cannot keep a history: with {scheme} a file can be seen half written. "
-                "Name an object store, or mount it and name the folder"
+                f"{self.url} cannot store a history: {scheme} shows files that are half written. Use an "
+                "object store, or mount it and give the folder"
             )
         try:
             # Heavy, and only for a log that is kept elsewhere.
             from fsspec.core import url_to_fs  # noqa: PLC0415
         except ImportError:
             raise ImproperlyConfigured(
-                f"{self.url} needs fsspec: install celeriac[history], or name a folder"
+                f"{self.url} needs fsspec: install celeriac[history], or use a folder"
             ) from None
         try:
             files, root = url_to_fs(url, use_listings_cache=False)
         except ImportError as error:
             raise ImproperlyConfigured(
-                f"{self.url} needs a driver of fsspec that is missing: {self._masked(error)}"
+                f"{self.url} needs an fsspec driver that is not installed: {self._masked(error)}"
             ) from None
         # Each driver has its own, and none of them is ours to know.
         except Exception as error:  # noqa: BLE001
             raise ImproperlyConfigured(
-                f"{self.url} cannot be the place of a history: {self._masked(error)}; "
-                "name a folder, or a URL that fsspec knows, such as s3://bucket/history"
+                f"cannot store a history in {self.url}: {self._masked(error)}; use a folder, or a URL that "
+                "fsspec supports, such as s3://bucket/history"
             ) from None
         if scheme != "memory" and not root.strip("/"):
-            raise ImproperlyConfigured(f"{self.url} names no bucket: {scheme}://bucket/history")
+            raise ImproperlyConfigured(f"{self.url} has no bucket: use {scheme}://bucket/history")
         return files, root.rstrip("/")
 
     @contextmanager
@@ -157,7 +157,7 @@ class RemotePlace:
                 raise failed(where, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))) from None
             number = error.errno if isinstance(error, OSError) else None
             made = DiskError(
-                f"{where}: {self._masked(error)}; see that the store can be reached, and allows it"
+                f"{where}: {self._masked(error)}; check that the store is reachable and grants access"
             )
             made.errno = number
             raise made from None

@@ -116,7 +116,7 @@ class _Work:
                 try:
                     rows = read_segment(self._log.place, segment, is_for_rewriting=True)
                 except Damaged as error:
-                    self._damage.append(f"{error}; it is left as it is")
+                    self._damage.append(f"{error}; the segment is not trimmed")
                     continue
                 kept = rows.filter(pc.is_in(rows["uuid"], value_set=failed))
                 if not kept.num_rows:
@@ -164,7 +164,7 @@ class _Work:
         if unread:
             self._damage += unread
             self._damage.append(
-                "what failed is not known for sure, so nothing was trimmed: verify the log first"
+                "the log has damage, so retention removed nothing: run celeriac log verify first"
             )
             return None
         return pa.chunked_array(found, pa.string()).unique()

@@ -88,9 +88,9 @@ class Sealer(Generic[_T]):
         while self._thread is not None:
             if not self._has_gone_on(patience):
                 raise DiskError(
-                    f"{self._line[0]} is being sealed for {patience:g} seconds, and does not come to "
-                    f"an end: does the place of the log answer? {len(self._line)} files stay in the spool, "
-                    "and are sealed when a recorder of this name is started again"
+                    f"sealing {self._line[0]} is stuck for {patience:g} seconds: check that the storage of "
+                    f"the log responds. {len(self._line)} files stay in the spool, and are sealed when a "
+                    "recorder of this name starts again"
                 )
 
     def _has_gone_on(self, patience: float) -> bool:
@@ -142,7 +142,7 @@ class Sealer(Generic[_T]):
         except DiskError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the thread would end, and nobody would hear of it
-            made = DiskError(f"{task} cannot be sealed: {type(error).__name__}: {error}; it is tried again")
+            made = DiskError(f"{task} cannot be sealed, retrying: {type(error).__name__}: {error}")
             made.__cause__ = error
             return made
         return None

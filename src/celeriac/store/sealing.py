@@ -70,7 +70,7 @@ class Sealing:
         except DiskError as error:
             if error.errno != errno.ENOENT:
                 raise
-            self._tell(f"{task.path} is gone, and with it the events up to number {task.last:,}")
+            self._tell(f"{task.path} was removed, and the events up to number {task.last:,} are lost")
             return
         if not task.is_left:
             # What another run left was looked at when this one began.
@@ -83,11 +83,11 @@ class Sealing:
                 self._write(scanned, parts)
         self._at("seal-before-remove")
         if self._is_over:
-            raise DiskError(f"{task.path} is sealed, but the spool was given to another meanwhile")
+            raise DiskError(f"{task.path} is sealed, but another process took over the spool")
         try:
             task.path.unlink(missing_ok=True)
         except OSError as error:
-            raise failed(f"{task.path}, which is sealed, cannot be removed", error) from None
+            raise failed(f"{task.path} is sealed, but cannot be removed", error) from None
 
     def _shared(self, scanned: Scanned) -> list[Segment]:
         """Return the segments that have numbers of a file."""
@@ -117,7 +117,7 @@ class Sealing:
                 # Here are the same events once more.
                 self._place.set_aside(segment.path)
                 self._earlier = None
-                self._tell(f"{error}; it was set aside, and is sealed again")
+                self._tell(f"{error}; moved to damaged/ and sealed again")
                 continue
             except DiskError:
                 # It may have become part of another one since we looked.
@@ -150,9 +150,9 @@ class Sealing:
             batch = _renumbered(scanned.batches, recorder)
             write_segment(self._place, [batch], recorder=recorder, first=1, last=batch.num_rows, generation=0)
             self._tell(
-                f"{scanned.path.name} has numbers {scanned.first}-{scanned.next - 1} of {scanned.recorder}, "
-                "and so have other events in the log: the spool is older than the log, or somebody else has "
-                f"a copy of it. Its {scanned.rows:,} events are kept as those of {recorder}"
+                f"{scanned.path.name} has numbers {scanned.first}-{scanned.next - 1} of "
+                f"{scanned.recorder}, but the log has other events with these numbers: the spool is older "
+                f"than the log, or is a copy. Its {scanned.rows:,} events are stored as those of {recorder}"
             )
         self.sealed += 1
 
@@ -204,7 +204,7 @@ def set_damage_aside(place: Place, name: str, scanned: Scanned) -> tuple[str, ..
     if scanned.tail:
         sentences.append(_tail_sentence(scanned.path, scanned.tail))
     if regions:
-        sentences[-1] += f"; what was there is in {place.url}/{_DAMAGED}/spool/{name}"
+        sentences[-1] += f"; a copy of the damaged bytes is in {place.url}/{_DAMAGED}/spool/{name}"
     return tuple(sentences)
 
 
@@ -220,17 +220,17 @@ def cut_tail(scanned: Scanned) -> None:
         finally:
             os.close(number)
     except OSError as error:
-        raise failed(f"{scanned.path} cannot be mended", error) from None
+        raise failed(f"{scanned.path} cannot be repaired", error) from None
 
 
 def _tail_sentence(path: Path, tail: Region) -> str:
     if tail.is_whole:
         return (
-            f"{path.name} is damaged at its end: {tail.lost:,} events are lost, which perhaps were recorded; "
-            "their numbers stay free"
+            f"{path.name} is damaged at its end: {tail.lost:,} events are lost, which may have been "
+            "recorded; their numbers are not reused"
         )
-    events = "" if tail.lost is None else f", {tail.lost:,} events,"
+    events = "" if tail.lost is None else f", {tail.lost:,} events"
     return (
-        f"{path.name} ends in the middle of a write: {tail.end - tail.start:,} bytes{events} were cut off, "
-        "as a crash leaves what was not recorded yet"
+        f"{path.name} ends in the middle of a write: removed {tail.end - tail.start:,} bytes{events} that "
+        "were not recorded yet, as after a crash"
     )

@@ -173,23 +173,21 @@ def write_segment(
     received_at = table["received_at"][0].as_py()
     made = made._replace(path=f"{_folder(begin_at if received_at is None else received_at)}/{made.name}")
     if Segment.parse(made.path, made.size) != made:
-        raise CallerError(f"{made.name} cannot be the name of a segment: a number in it is too large")
+        raise CallerError(f"invalid segment name {made.name}: a number is too large")
     place.write(made.path, content)
     return made
 
 
 def _check(table: pa.Table, recorder: str, first: int, last: int) -> None:
     if not re.fullmatch(_RECORDER, recorder):
-        raise CallerError(
-            f"{recorder!r} cannot be the id of a recorder: use at most 80 letters, digits, _ and -"
-        )
+        raise CallerError(f"invalid recorder id {recorder!r}: use at most 80 letters, digits, _ and -")
     if not table.num_rows:
-        raise CallerError("a segment has at least one row: remove one that has none left")
+        raise CallerError("a segment needs at least one row: remove an empty one")
     numbers = pc.min_max(table["sequence"]).as_py()
     if not 0 <= first <= numbers["min"] <= numbers["max"] <= last:
         raise CallerError(
-            f"rows {numbers['min']} to {numbers['max']} are not all within {first} to {last}, "
-            "for which the segment is to stand"
+            f"rows {numbers['min']} to {numbers['max']} are outside of {first} to {last}, the range of the "
+            "segment"
         )
 
 
@@ -247,8 +245,8 @@ def read_segment(
         unknown = sorted(set(known) - set(SCHEMA.names))
         if is_for_rewriting and unknown:
             raise TooNew(
-                f"{where} is of a later version, with {', '.join(unknown)}, which would be lost: "
-                "upgrade celeriac here"
+                f"{where} has a newer version, with {', '.join(unknown)}, which would be lost: upgrade "
+                "Celeriac"
             )
         table = file.read([name for name in names if name in known])
         return _completed(table, names, dictionaries)
@@ -265,13 +263,13 @@ def check_segment(place: Place, segment: Segment) -> None:
         for field in SCHEMA:
             told = types.get(field.name, field.type)
             if told != field.type and getattr(told, "value_type", None) != field.type:
-                raise Damaged(f"{where} is damaged: {field.name} is {told}, and not {field.type}")
+                raise Damaged(f"{where} is damaged: {field.name} has type {told}, not {field.type}")
         rows = file.read(["recorder", "sequence"])
         recorders = set(pc.unique(rows["recorder"]).to_pylist())
         numbers = pc.min_max(rows["sequence"]).as_py()
         is_off = rows.num_rows and (numbers["min"] < segment.first or numbers["max"] > segment.last)
         if not recorders <= {segment.recorder} or rows["sequence"].null_count or is_off:
-            raise Damaged(f"{where} is damaged: its rows are not those that its name says")
+            raise Damaged(f"{where} is damaged: its rows do not match its name")
 
 
 @contextmanager
@@ -282,9 +280,7 @@ def _opened(
     content = place.read(segment.path)
     where = f"{place.url.rstrip('/')}/{segment.path}"
     if crc32(content) != segment.crc:
-        raise Damaged(
-            f"{where} is damaged: its checksum is wrong; bring it back from a copy, or set it aside"
-        )
+        raise Damaged(f"{where} is damaged: wrong checksum; restore it from a backup, or move it away")
     try:
         file = pq.ParquetFile(
             pa.BufferReader(content), read_dictionary=list(dictionaries), page_checksum_verification=True
@@ -302,15 +298,15 @@ def _check_told(where: str, segment: Segment, file: pq.ParquetFile) -> None:
     told = file.schema_arrow.metadata or {}
     version = told.get(b"celeriac.schema", b"")
     if not version.isdigit():
-        raise Damaged(f"{where} is damaged: it is no file of Celeriac's; move it away")
+        raise Damaged(f"{where} is damaged: not a Celeriac segment; move it away")
     if int(version) > VERSION:
-        raise TooNew(f"{where} is of version {int(version)}, and this is {VERSION}: upgrade celeriac here")
+        raise TooNew(f"{where} has version {int(version)}, newer than {VERSION}: upgrade Celeriac")
     inside = tuple(
         told.get(f"celeriac.{name}".encode(), b"").decode() for name in ("recorder", "first", "last")
     )
     named = segment.recorder, str(segment.first), str(segment.last)
     if inside != named or file.metadata.num_rows != segment.rows:
-        raise Damaged(f"{where} is damaged: its name is not that of what is in it; give it its own name back")
+        raise Damaged(f"{where} is damaged: its name does not match its content; restore its name")
 
 
 def _completed(table: pa.Table, names: Sequence[str], dictionaries: Sequence[str]) -> pa.Table:

@@ -43,16 +43,19 @@ class Spool:
             make_folders(self.folder)
             number = os.open(path, os.O_RDWR | os.O_CREAT | FLAGS, MODE)
         except OSError as error:
-            raise failed(f"{path} cannot be made", error) from error
+            raise failed(f"{path} cannot be created", error) from error
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(number, 32, 0).decode("ascii", "replace").strip()
             os.close(number)
             raise ImproperlyConfigured(
-                f"a recorder named {self.name!r} runs already"
+                f"a recorder named {self.name!r} is already running"
                 + (f", in process {holder}" if holder else "")
-                + f", and has {self.folder}: stop it, or give this one another name with log_recorder"
+                + (
+                    f", with folder {self.folder}: stop it, or give this recorder another name with "
+                    "log_recorder"
+                )
             ) from None
         except OSError as error:
             os.close(number)
@@ -157,6 +160,6 @@ def _folder_name(name: str) -> str:
         quoted = "%2E" + quoted[1:]
     if not quoted or len(quoted) > _MAX_NAME_BYTES:
         raise ImproperlyConfigured(
-            f"no recorder is named {name[:80]!r}: log_recorder takes from 1 to {_MAX_NAME_BYTES} bytes"
+            f"invalid recorder name {name[:80]!r}: log_recorder has 1 to {_MAX_NAME_BYTES} bytes"
         )
     return quoted

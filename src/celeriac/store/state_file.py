@@ -83,7 +83,7 @@ class DamagedState(CeleriacError):
 def _made_extra(kind: type, value: object) -> object:
     """Make the fields that no record has a place for, within the bounds that they had when they came."""
     if kind is not Extra or not isinstance(value, dict):
-        raise ValidationError(f"a {type(value).__name__} where fields are expected")
+        raise ValidationError(f"unexpected {type(value).__name__} in the place of fields")
     return Extra(clean_value(value, Limits()))  # type: ignore[call-overload]  # a dict gives a dict
 
 
@@ -143,7 +143,7 @@ def _lines(snapshot: Snapshot) -> Iterator[bytes]:
 def _line(record: Struct) -> bytes:
     line = _encoded(record) + b"\n"
     if len(line) > _LINE_BYTES:
-        raise CallerError(f"a task takes {len(line)} bytes, more than the {_LINE_BYTES} that can be restored")
+        raise CallerError(f"a task has {len(line)} bytes, more than the limit of {_LINE_BYTES}")
     return line
 
 
@@ -154,7 +154,7 @@ def _encoded(record: Struct) -> bytes:
         return _encode(record)
     except (UnicodeError, TypeError, OverflowError, RecursionError, PeerError) as error:
         raise CallerError(
-            f"an event was put into the state that no file can hold, {error}: let it pass a Gate first"
+            f"the state has an event that cannot be saved, {error}: pass events through a Gate first"
         ) from None
 
 
@@ -182,7 +182,7 @@ def read_state(
     try:
         return decode_state(content, max_workers=max_workers, max_tasks=max_tasks)
     except ImproperlyConfigured as error:
-        raise ImproperlyConfigured(f"{_shown(place, name)} cannot be restored, since it is {error}") from None
+        raise ImproperlyConfigured(f"cannot restore {_shown(place, name)}: {error}") from None
     except DamagedState as error:
         raise DiskError(
             f"{_shown(place, name)} is damaged: {error}; nothing was restored, use another snapshot"
@@ -195,8 +195,8 @@ def _content(place: "Place", name: str, allowed: int) -> bytes:
     size = max(size, len(content))
     if size > allowed:
         raise DiskError(
-            f"{_shown(place, name)} has {size} bytes, more than the {allowed} that are read: "
-            "give restore() a larger max_bytes if you trust it"
+            f"{_shown(place, name)} has {size} bytes, more than the limit of {allowed}: if you trust it, "
+            "give restore() a larger max_bytes"
         )
     return content
 
@@ -204,14 +204,14 @@ def _content(place: "Place", name: str, allowed: int) -> bytes:
 def decode_state(content: bytes, *, max_workers: int, max_tasks: int) -> Snapshot:
     """Read the content of a file; raises DamagedState or ImproperlyConfigured, which say what is wrong."""
     if not content.strip(b"\0"):
-        raise DamagedState("it holds nothing")
+        raise DamagedState("the file is empty")
     if not content.startswith(_MARK):
-        raise ImproperlyConfigured("none of Celeriac's: name a file that State.save wrote")
+        raise ImproperlyConfigured("not a file of State.save: give one that State.save wrote")
     lines = BytesIO(content)
     try:
         header = _decode_header(lines.readline(_LINE_BYTES))
         if header.version > _VERSION:
-            raise ImproperlyConfigured(f"of version {header.version}: upgrade Celeriac here")
+            raise ImproperlyConfigured(f"newer version {header.version}: upgrade Celeriac")
         end, until = _checked_end(content)
         workers: deque[WorkerRecord] = deque(maxlen=max_workers)
         tasks: deque[TaskRecord] = deque(maxlen=max_tasks)
@@ -233,7 +233,7 @@ def decode_state(content: bytes, *, max_workers: int, max_tasks: int) -> Snapsho
     except _UNREADABLE as error:
         raise DamagedState(str(error)) from None
     if counts != [end.workers, end.tasks, end.gaps]:
-        raise DamagedState("it does not hold as many workers, tasks and gaps as it says")
+        raise DamagedState("the numbers of workers, tasks and gaps do not match its end")
     return Snapshot(header.taken_at, header.event_count, header.task_count, workers, tasks, gaps)
 
 
@@ -242,10 +242,10 @@ def _checked_end(content: bytes) -> tuple[_End, int]:
     begin = content.rfind(b"\n", 0, -1) + 1
     line = content[begin : begin + _END_BYTES]
     if not line.startswith(b'{"line":"end",') or not content.endswith(b"}\n"):
-        raise DamagedState("its end is missing")
+        raise DamagedState("truncated")
     end = _decode_end(line)
     if sha256(memoryview(content)[:begin]).hexdigest() != end.sha256:
-        raise DamagedState("its checksum is wrong")
+        raise DamagedState("wrong checksum")
     return end, begin
 
 
@@ -254,7 +254,7 @@ def _task_record(line: _TaskLine) -> TaskRecord:
     if line.gone:
         return TaskRecord(line.uuid, history, _event(line.gone[0]))
     if line.latest is not None and line.latest >= len(history):
-        raise DamagedState(f"the task {line.uuid!r} does not have its latest event")
+        raise DamagedState(f"the latest event of task {line.uuid!r} is missing")
     return TaskRecord(line.uuid, history, None if line.latest is None else history[line.latest])
 
 
@@ -270,7 +270,7 @@ def _placed(url: str | Path) -> "tuple[Place, str]":
         return place_for(url.parent), url.name
     folder, slash, name = url.rpartition("/")
     if not name or name in {".", ".."}:
-        raise CallerError(f"{url!r} names no file: add a name, such as cluster.state")
+        raise CallerError(f"{url!r} has no file name: add a name, such as cluster.state")
     if not slash:
         return place_for("."), name
     return place_for(folder or "/"), name

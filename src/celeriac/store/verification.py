@@ -35,7 +35,7 @@ Kind = Literal[
 _END: Final = b"PAR1"
 #: Seconds after which a write that has not ended is not going on.
 _WRITING: Final = 60.0
-_BRING_BACK: Final = "bring it back from a copy, or set it aside: what is in it is lost then"
+_BRING_BACK: Final = "restore it from a backup, or move it away and lose its content"
 
 
 class Finding(NamedTuple):
@@ -105,7 +105,7 @@ class _Work:
         except DiskError as error:
             # Merged or removed since it was listed.
             if segment in self._log.catalogue().segments:
-                self.findings.append(Finding("unreadable", segment.path, str(error), "let us read it"))
+                self.findings.append(Finding("unreadable", segment.path, str(error), "grant read permission"))
         else:
             self.segments += 1
             self.bytes += segment.size
@@ -120,48 +120,48 @@ class _Work:
         except OSError as error:
             # Sealed since it was listed.
             if unsealed in self._log.catalogue().unsealed:
-                self.findings.append(Finding("unreadable", where, str(error), "let us read it"))
+                self.findings.append(Finding("unreadable", where, str(error), "grant read permission"))
             return
         self.unsealed += 1
         self.rows += scanned.rows
         self.bytes += status.st_size
         self.findings += [
-            Finding("altered", where, each, "nothing: its recorder sets it aside, and keeps the rest")
+            Finding("altered", where, each, "nothing: its recorder moves it to damaged/, and keeps the rest")
             for each in scanned.damage
         ]
         # What is being written at this moment is not whole yet, and nobody was promised it.
         if scanned.tail is not None and time.time() - status.st_mtime > _WRITING:
             size = scanned.tail.end - scanned.tail.start
             self.findings.append(
-                Finding("torn", where, f"its last {size:,} bytes are not whole: a write did not end",
-                        "start its recorder, which mends it")
+                Finding("torn", where, f"its last {size:,} bytes are an unfinished write",
+                        "start its recorder, which repairs it")
             )  # fmt: skip
 
     def _tell_damage(self, segment: Segment, error: Damaged) -> None:
         kind: Kind = "unreadable"
         what, fix = str(error), _BRING_BACK
         if isinstance(error, TooNew):
-            fix = "upgrade celeriac here"
+            fix = "upgrade Celeriac"
         else:
             with suppress(DiskError):
                 kind, what = _kind_of(segment, self._log.place.read(segment.path), str(error))
         if self._set_aside and not isinstance(error, TooNew):
             aside = self._log.place.set_aside(segment.path)
-            fix = f"it is now {aside}: bring it back from a copy, if there is one"
-        self.findings.append(Finding(kind, segment.path, f"{what}; {segment.rows:,} events are in it", fix))
+            fix = f"moved to {aside}: restore it from a backup, if any"
+        self.findings.append(Finding(kind, segment.path, f"{what}; {segment.rows:,} events affected", fix))
 
 
 def _kind_of(segment: Segment, content: bytes, error: str) -> tuple[Kind, str]:
     """Tell by the bytes of a damaged segment what happened to it."""
     if not content.strip(b"\0"):
-        return "zeroed", f"it is empty, or holds nothing but zeros ({len(content):,} bytes)"
+        return "zeroed", f"empty, or only zeros ({len(content):,} bytes)"
     if content.endswith(bytes(8)):
         zeros = len(content) - len(content.rstrip(b"\0"))
         return "zeroed", f"its last {zeros:,} bytes are zeros"
     if not content.endswith(_END):
-        return "truncated", f"its end is missing: there are {len(content):,} bytes"
+        return "truncated", f"truncated at {len(content):,} bytes"
     if crc32(content) != segment.crc:
-        return "altered", f"its checksum is not {segment.crc:08x}, as its name says"
+        return "altered", f"wrong checksum: its name says {segment.crc:08x}"
     return "unreadable", error
 
 
@@ -170,27 +170,27 @@ def _contents(segment: Segment, table: pa.Table, removed: list[Span]) -> Iterato
     numbers = table["sequence"].combine_chunks()
     steps = pc.subtract(numbers[1:], numbers[:-1])
     recorders = table["recorder"].unique().to_pylist()
-    fix = "report it, please: it was written wrongly"
+    fix = "report a bug: the file was written incorrectly"
     if recorders != [segment.recorder]:
-        yield Finding("inconsistent", segment.path, f"its rows are of {recorders[:3]}", fix)
+        yield Finding("inconsistent", segment.path, f"its rows belong to {recorders[:3]}", fix)
     if pc.any(pc.less_equal(steps, 0)).as_py():
-        yield Finding("inconsistent", segment.path, "its rows are not in order, or twice", fix)
+        yield Finding("inconsistent", segment.path, "its rows are unordered or duplicated", fix)
         return
     low, high = numbers[0].as_py(), numbers[-1].as_py()
     if low < segment.first or high > segment.last:
         yield Finding(
-            "inconsistent", segment.path, f"it has numbers {low}-{high}, which are not its own", fix
+            "inconsistent", segment.path, f"its numbers {low}-{high} are outside the range of its name", fix
         )
     at = pc.min_max(pa.chunked_array([moments(batch) for batch in table.to_batches()])).as_py()
     if at["min"] < segment.begin_at or at["max"] > segment.end_at:
-        yield Finding("inconsistent", segment.path, "its events are of another time than its name says", fix)
+        yield Finding("inconsistent", segment.path, "its events are outside the time range of its name", fix)
     for hole in _holes(segment, numbers, steps):
         if not is_within(hole, removed):
             yield Finding(
                 "missing",
                 segment.path,
-                f"events {hole} are not in it ({hole.size:,}): they were damaged before it was sealed",
-                "look into damaged/: what was left of them is there",
+                f"events {hole} are missing in it ({hole.size:,}): they were damaged before it was sealed",
+                "check damaged/ for the rest of their bytes",
             )
 
 
@@ -212,7 +212,7 @@ def _numbers(catalogue: Catalogue) -> Iterator[Finding]:
             "missing",
             hole.recorder,
             f"events {hole} are missing ({hole.size:,}), and retention did not remove them",
-            "bring their segments back from a copy, or from damaged/ if they were set aside",
+            "restore their segments from a backup, or from damaged/",
         )
     for one, other in overlapping(map(span_of, catalogue.segments)):
         yield Finding(
@@ -220,16 +220,19 @@ def _numbers(catalogue: Catalogue) -> Iterator[Finding]:
             one.recorder,
             f"events {max(one.first, other.first)}-{min(one.last, other.last)} are in two segments, "
             f"{one.first}-{one.last} and {other.first}-{other.last}",
-            "each is read once. Did two processes merge at once? Set aside the one that has fewer rows",
+            (
+                "each event is read once. If two processes merged at the same time, move away the segment "
+                "with fewer rows"
+            ),
             is_harmful=False,
         )
     for segment in catalogue.superseded:
         yield Finding(
             "superseded",
             segment.path,
-            "another segment stands for it, and it is not read",
-            "compact the log, which removes it",
+            "superseded by another segment, and not read",
+            "run celeriac log compact, which removes it",
             is_harmful=False,
         )
     for name in catalogue.foreign:
-        yield Finding("foreign", name, "it is no segment of ours", "move it away", is_harmful=False)
+        yield Finding("foreign", name, "not a Celeriac segment", "move it away", is_harmful=False)

@@ -91,7 +91,7 @@ class WorkerStateFile:
             return self._parsed(content)
         except _Damaged as error:
             aside = self._set_aside()
-            return Saved(damage=f"{self.path} is damaged: {error}; it is now {aside.name}, and is not used")
+            return Saved(damage=f"{self.path} is damaged: {error}; renamed to {aside.name}, and ignored")
 
     def save(self, *, clock: int, revoked: Sequence[tuple[str, float]]) -> None:
         """Replace what the file holds; on return it outlives a crash of the machine.
@@ -124,15 +124,15 @@ class WorkerStateFile:
             return b""
         except OSError as error:
             if self.path.is_symlink():
-                raise self._refused("a link: name the file that it leads to") from None
+                raise self._refused("a symbolic link: give the path of its target") from None
             raise self._failed("read", error) from None
         except ValueError:
             raise ImproperlyConfigured(
-                f"the file of a worker's state cannot be {str(self.path)!r}: it holds a null character"
+                f"invalid path of the worker state file, {str(self.path)!r}: remove the null character"
             ) from None
         if not S_ISREG(os.fstat(number).st_mode):
             os.close(number)
-            raise self._refused("no regular file: name a file")
+            raise self._refused("not a regular file: give a file")
         with os.fdopen(number, "rb") as file:
             try:
                 return file.read(_MAX_BYTES + 1)
@@ -142,17 +142,17 @@ class WorkerStateFile:
     def _parsed(self, content: bytes) -> Saved:
         if not content.strip(b"\0"):
             # As some file systems leave a file after a crash.
-            raise _Damaged("it holds nothing but zeros")
+            raise _Damaged("the file has only zeros")
         if not content.startswith(_MARK):
-            raise self._refused("none of Celeriac's, perhaps Celery's statedb: name another file")
+            raise self._refused("not a Celeriac file, perhaps a Celery statedb: give another file")
         header, _, body = content.partition(b"\n")
         try:
             told = _decode_header(header)
             if told.version > _VERSION:
-                raise self._refused(f"of version {told.version}: upgrade Celeriac here, or name another file")
+                raise self._refused(f"newer version {told.version}: upgrade Celeriac, or give another file")
             body = body.removesuffix(b"\n")
             if sha256(body).hexdigest() != told.sha256:
-                raise _Damaged("its checksum is wrong")
+                raise _Damaged("wrong checksum")
             read = _decode_body(body)
         except (DecodeError, ValidationError, UnicodeError, RecursionError) as error:
             raise _Damaged(str(error)) from None
@@ -173,14 +173,15 @@ class WorkerStateFile:
     def _check_folder(self) -> None:
         if not self.path.parent.is_dir():
             raise ImproperlyConfigured(
-                f"there is no folder {self.path.parent} for the state of the worker: make it, or name another"
+                f"the folder {self.path.parent} for the worker state does not exist: create it, or give "
+                "another"
             )
 
     def _refused(self, what: str) -> ImproperlyConfigured:
-        return ImproperlyConfigured(f"{self.path} cannot keep the state of the worker, since it is {what}")
+        return ImproperlyConfigured(f"cannot use {self.path} as the worker state file: {what}")
 
     def _failed(self, what: str, error: OSError) -> DiskError:
-        return failed(f"{self.path}, the state of the worker, cannot be {what}", error)
+        return failed(f"the worker state file {self.path} cannot be {what}", error)
 
 
 def _can_be_kept(task_id: str, age: float) -> bool:

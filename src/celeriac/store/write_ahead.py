@@ -137,7 +137,7 @@ class WriteAhead:
                 raise _failed(self.path, "found", error) from error
             found = None
         if found is None or not os.path.samestat(found, os.fstat(self._number)):
-            raise _failed(self.path, "kept", OSError(errno.ESTALE, "it was removed, or is hidden by a mount"))
+            raise _failed(self.path, "kept", OSError(errno.ESTALE, "removed, or hidden by a mount"))
 
     def close(self) -> None:
         """Let go of the file. Rows that were not synced may be there or not."""
@@ -177,4 +177,4 @@ def _write(number: int, content: bytes, offset: int) -> None:
 
 
 def _failed(path: Path, what: str, error: OSError) -> DiskError:
-    return failed(f"{path}, where events are recorded first, cannot be {what}", error)
+    return failed(f"the write-ahead file {path} cannot be {what}", error)

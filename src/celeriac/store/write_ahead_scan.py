@@ -130,9 +130,7 @@ def scan(path: Path, *, has_batches: bool = True) -> Scanned:
         frames, bad, tail = _survey(content, start, _first_of(path, header))
         batches, bad = _decoded(view, frames, bad, has_batches=has_batches)
     except NewerFormat as error:
-        raise DiskError(
-            f"{path} was written by a later version of Celeriac: {error}; upgrade celeriac here"
-        ) from None
+        raise DiskError(f"{path} was written by a newer Celeriac: {error}; upgrade Celeriac") from None
     scanned = _told(path, header, frames, batches, (bad, tail))
     return scanned if has_batches else scanned._replace(batches=())
 

@@ -122,9 +122,7 @@ class CeleryWorker(_Worker):
         log: Path | None = None,
     ) -> None:
         if not Path(python).exists():
-            raise ImproperlyConfigured(
-                f"there is no interpreter at {python}: make an environment with Celery there"
-            )
+            raise ImproperlyConfigured(f"no interpreter at {python}: create an environment with Celery there")
         super().__init__(
             app,
             url=url,
@@ -158,7 +156,7 @@ class CeleryWorker(_Worker):
             check=False,
         )
         if done.returncode:
-            raise CeleriacError(f"{task} gave no result: {done.stderr}")
+            raise CeleriacError(f"{task} returned no result: {done.stderr}")
         return json.loads(done.stdout)
 
     def _command(self) -> list[str]:

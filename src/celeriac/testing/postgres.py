@@ -186,8 +186,8 @@ def _servant() -> pwd.struct_passwd | None:
         with suppress(KeyError):
             return pwd.getpwnam(name)
     raise ImproperlyConfigured(
-        f"PostgreSQL does not run as root, and there is no user {' or '.join(_SERVANTS)}: "
-        f"add one, or apt-get install {_PACKAGE}"
+        f"PostgreSQL does not run as root, and no user {' or '.join(_SERVANTS)} exists: add one, or "
+        f"apt-get install {_PACKAGE}"
     )
 
 

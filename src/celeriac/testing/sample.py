@@ -74,7 +74,7 @@ def _report(name: str, *arguments: Any) -> Any:
     return app.signature(f"reports.{name}", arguments, queue="reports", ignore_result=False)
 
 
-_TEXTS: Final = ("to be or not to be", "that is", "the question")
+_TEXTS: Final = ("first line of the small report", "second line", "last line")
 
 
 @_task("order")
@@ -91,7 +91,7 @@ _LOAD: Final[tuple[Callable[[], Any], ...]] = (
     flaky.s,
     lambda: double.s(4),
     order.s,
-    lambda: fail.s("this one always fails"),
+    lambda: fail.s("example failure"),
     lambda: _report("fetch"),
     lambda: slow.s(4),
     lambda: _report("render", 5),

@@ -31,7 +31,7 @@ def accept_connection(given: AnyConnection, settings: Settings | None) -> tuple[
 
     if not isinstance(given, kombu.Connection):
         raise CallerError(
-            f"a connection is needed, not {type(given).__name__}: pass app.connection() or a kombu.Connection"
+            f"invalid connection of type {type(given).__name__}: pass app.connection() or a kombu.Connection"
         )
     settings = _settings_of(given, settings or Settings())
     return connect(settings), settings
@@ -40,8 +40,8 @@ def accept_connection(given: AnyConnection, settings: Settings | None) -> tuple[
 def _settings_of(given: "kombu.Connection", settings: Settings) -> Settings:
     if given.credential_provider or callable(given.password):
         raise CallerError(
-            "a kombu.Connection with a credential_provider or a callable password cannot be used: "
-            "settings hold a password as text; pass a connection with userid and password"
+            "a kombu.Connection with a credential_provider or a callable password is not supported: pass "
+            "a connection with userid and password"
         )
     return replace(
         settings,

@@ -151,5 +151,5 @@ class AsyncConnection:
 
     async def _run(self, call: Callable[[], _T]) -> _T:
         if self._closing is not None:
-            raise ConnectionLost(f"the link to {self.address} is closed")
+            raise ConnectionLost(f"the connection to {self.address} is closed")
         return await get_running_loop().run_in_executor(self._thread, call)

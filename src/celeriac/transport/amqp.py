@@ -253,14 +253,14 @@ class AmqpConnection(KombuConnection):
             self._confirmed_early.remove(self._confirmed)
 
     def _on_blocked(self, reason: str) -> None:
-        logger.warning("The broker at %s takes no messages for now: %s", self.address, reason)
+        logger.warning("broker %s: publishing blocked: %s", self.address, reason)
         self.is_blocked = True
 
     def _on_unblocked(self) -> None:
         self.is_blocked = False
 
     def _on_refused(self, tag: int, is_multiple: bool) -> None:  # noqa: ARG002
-        raise ConnectionLost(f"the broker at {self.address} could not keep message {tag}")
+        raise ConnectionLost(f"the broker at {self.address} did not store message {tag}")
 
     def _consume(
         self, channel: Any, bound: Any, queue: Queue, deliver: Deliver, *, acknowledges: bool
@@ -345,7 +345,7 @@ class AmqpConnection(KombuConnection):
             except (TimeoutError, BlockingIOError):
                 return
             if not data:
-                raise ConnectionLost(f"lost the broker at {self.address}: it closed the link")
+                raise ConnectionLost(f"lost the broker at {self.address}: connection closed by the broker")
             # A sign of life for py-amqp, which does not see what is cut out here.
             link.bytes_recv += 1
             # What is incomplete waits where py-amqp looks for it, in case it reads next.

@@ -42,7 +42,7 @@ class AmqpArbiter:
     def reason(self) -> str:
         """Why that level, in a sentence for people."""
         if self._chosen is None:
-            return "nobody has looked yet whether RabbitMQ has streams"
+            return "RabbitMQ was not checked for streams yet"
         return self._chosen.reason
 
     def look(self) -> Level:
@@ -139,7 +139,7 @@ class AmqpArbiter:
         if not self._is_told:
             self._is_told = True
             logger.warning(
-                "RabbitMQ at %s has no streams, so that elections are decided %s",
+                "election: RabbitMQ at %s has no streams, so elections are decided %s",
                 sanitize_url(arbiter_settings(self._settings).broker_url),
                 locks.reason,
             )

@@ -63,7 +63,7 @@ class AsideQueues:
                     self._names[key] = _declare(channel, queue, seconds)
                     channel.close()
             except AccessRefused as error:
-                logger.warning("Cannot set tasks of queue %r aside: %s", queue.name, error)
+                logger.warning("broker: cannot return tasks of queue %r with a delay: %s", queue.name, error)
         return self._names[key]
 
     def move(self, number: int, ticket: Ticket) -> None:

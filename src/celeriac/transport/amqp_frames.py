@@ -88,7 +88,8 @@ def spell_publish(
     most = frame_bytes - _FRAME_REST
     if len(header) > most:
         raise CallerError(
-            f"the headers of a message are {len(header)} bytes, and the broker takes {most}: shorten them"
+            f"the message headers have {len(header)} bytes, more than the {most} that the broker accepts: "
+            "shorten them"
         )
     parts = [body[at : at + most] for at in range(0, len(body), most)]
     frames = [(_METHOD, method), (_HEADER, header), *((_BODY, part) for part in parts)]
@@ -112,7 +113,7 @@ def spell_properties(
 ) -> bytes:
     """Return what describes a JSON message. The expiration is in milliseconds."""
     if not 0 <= priority <= 255:
-        raise CallerError(f"priority {priority} is none: use 0 to 255")
+        raise CallerError(f"invalid priority {priority}: use 0 to 255")
     flags = _OURS
     parts = [b"", _JSON, spell_table(headers), _MODES.pack(2 if is_persistent else 1, priority)]
     for flag, text in (
@@ -132,7 +133,7 @@ def read_properties(described: bytes) -> Properties:
     try:
         (flags,) = _FLAGS.unpack_from(described)
         if flags & _MORE_FLAGS:
-            raise ValueError("properties of no kind we know")
+            raise ValueError("unknown message properties")
         at = _FLAGS.size
         texts = {}
         headers: dict[str, Any] = {}
@@ -149,9 +150,9 @@ def read_properties(described: bytes) -> Properties:
             if flags & flag:
                 texts[flag], at = _read_short(described, at)
     except (IndexError, struct_error) as error:
-        raise ValueError("properties end early") from error
+        raise ValueError("truncated message properties") from error
     if at > len(described):
-        raise ValueError("properties end early")
+        raise ValueError("truncated message properties")
     return Properties(
         # Where py-amqp reads, this is what becomes of a type that is not there.
         texts.get(_CONTENT_TYPE, "None"),

@@ -85,8 +85,8 @@ class LockArbiter:
 
     level = Level.L1
     reason = (
-        "by exclusive queues of RabbitMQ, with no tokens and no notes; a lease ends when RabbitMQ notices "
-        "that a link is lost, and where its nodes are parted there can be two winners: use RabbitMQ 3.9 or "
+        "by exclusive queues of RabbitMQ, with no tokens and no notes; a lease ends when RabbitMQ detects "
+        "that a connection is lost, and a network partition can elect two winners: use RabbitMQ 3.9 or "
         "later with the feature flag stream_queue, or name another arbiter in election_url"
     )
 
@@ -122,7 +122,7 @@ class LockArbiter:
         check_key(key)
         check_ttl(ttl)
         if floor < 0:
-            raise CallerError(f"the floor {floor} is below 0: give the highest token that is known, or none")
+            raise CallerError(f"invalid floor {floor}: give the highest known token, or none")
 
         def attempt(link: LockLink) -> Decision:
             hold = self._held.get(key)
@@ -160,7 +160,7 @@ class LockArbiter:
         check_ttl(ttl)
         if note is not None:
             raise ImproperlyConfigured(
-                "a RabbitMQ without streams keeps no notes of leaders: use RabbitMQ 3.9 or later, with the "
+                "RabbitMQ without streams cannot store leader notes: use RabbitMQ 3.9 or later, with the "
                 "feature flag stream_queue, or name another arbiter in election_url"
             )
 
@@ -271,7 +271,7 @@ class LockArbiter:
     def _alone(self, timeout: float) -> Iterator[None]:
         if not self._lock.acquire(timeout=timeout):
             raise ConnectionLost(
-                f"the arbiter at {sanitize_url(self._settings.broker_url)} is kept busy by other calls"
+                f"the arbiter at {sanitize_url(self._settings.broker_url)} is busy with other calls"
             )
         try:
             yield

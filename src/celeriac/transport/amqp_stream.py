@@ -113,11 +113,11 @@ class StreamArbiter:
         nodes = settings.election_broker_nodes
         if nodes >= _MAJORITY_OF:
             self.level = Level.L3
-            self.reason = f"streams of RabbitMQ on {nodes} nodes: what most of them have stays"
+            self.reason = f"streams of RabbitMQ on {nodes} nodes: entries stored by a majority persist"
         else:
             self.level = Level.L2
             self.reason = (
-                "streams of RabbitMQ on one node, which outlive restarts: with three nodes or more, set "
+                "streams of RabbitMQ on one node, which survive restarts: with three nodes or more, set "
                 "election_broker_nodes"
             )
 
@@ -148,7 +148,7 @@ class StreamArbiter:
         check_key(key)
         _check_ttl(ttl, stream)
         if floor < 0:
-            raise CallerError(f"the floor {floor} is below 0: give the highest token that is known, or none")
+            raise CallerError(f"invalid floor {floor}: give the highest known token, or none")
         ticket = 0
 
         def plan(deadline: float) -> _Write | Decision:
@@ -306,7 +306,7 @@ class StreamArbiter:
         body = encode_entry(entry)
         stream.awaited_id, stream.verdicts = entry.id, {}
         if self._link is None:
-            raise ConnectionLost(f"the link to the arbiter at {self._address} was closed")
+            raise ConnectionLost(f"the connection to the arbiter at {self._address} was closed")
         self._link.write(stream.name, body)
         while entry.id not in stream.verdicts:
             self._link.drain(self._left(deadline))
@@ -343,7 +343,7 @@ class StreamArbiter:
             for stream in behind:
                 stream.begin_anew()
         raise ConnectionLost(
-            f"the arbiter at {self._address} has more to read than there was time for: it came to "
+            f"timed out while reading the streams of the arbiter at {self._address}; position: "
             + ", ".join(f"{stream.next or 0:,} of {stream.name}" for stream in behind)
         )
 
@@ -353,7 +353,7 @@ class StreamArbiter:
         for stream in self._streams:
             if not link.declare_stream(stream.name, stream.arguments):
                 raise AccessRefused(
-                    f"the arbiter at {self._address} has no streams any more: start this process again"
+                    f"the streams of the arbiter at {self._address} were deleted: restart this process"
                 )
             start = "first" if stream.next is None else stream.next
             link.follow(stream.name, start=start, max_bytes=MAX_ENTRY_BYTES, follow=stream.follow)
@@ -380,7 +380,7 @@ class StreamArbiter:
     @contextmanager
     def _alone(self, deadline: float) -> Iterator[None]:
         if not self._lock.acquire(timeout=max(0.0, deadline - monotonic())):
-            raise ConnectionLost(f"the arbiter at {self._address} is kept busy by other calls")
+            raise ConnectionLost(f"the arbiter at {self._address} is busy with other calls")
         try:
             yield
         finally:
@@ -391,8 +391,8 @@ def _check_ttl(ttl: float, stream: _Stream) -> None:
     check_ttl(ttl)
     if ttl > stream.log.keep / 2:
         raise CallerError(
-            f"a lease of {ttl:,.0f} seconds is longer than RabbitMQ can keep: give up to "
-            f"{stream.log.keep / 2:,.0f}, half of what is remembered"
+            f"a lease of {ttl:,.0f} seconds is too long for RabbitMQ: give up to "
+            f"{stream.log.keep / 2:,.0f}, half of the retention"
         )
 
 

@@ -93,8 +93,9 @@ class StreamLink(ArbiterLink):
                 if "inequivalent" in text:
                     # To read on would be wrong: who keeps records for another time judges otherwise.
                     raise AccessRefused(
-                        f"the arbiter at {self.address} has a queue {name!r} of another kind ({text}): set "
-                        "election_retain as all nodes have it, or delete the queue while none of them runs"
+                        f"the arbiter at {self.address} has a queue {name!r} with other arguments "
+                        f"({text}): use the same election_retain on all nodes, or delete the queue while "
+                        "no node runs"
                     ) from error
                 if _NO_STREAMS.search(text):
                     return False
@@ -113,8 +114,8 @@ class StreamLink(ArbiterLink):
                 place = message.headers.get(_PLACE)
                 if not isinstance(place, int):
                     raise AccessRefused(
-                        f"the arbiter at {self.address} has made no stream of {name!r}: use RabbitMQ 3.9 or "
-                        "later, or name another arbiter in election_url"
+                        f"the arbiter at {self.address} did not create {name!r} as a stream: use RabbitMQ "
+                        "3.9 or later, or name another arbiter in election_url"
                     )
                 follow(place, message.body)
 
@@ -136,8 +137,8 @@ class StreamLink(ArbiterLink):
                 if not _NOT_YET.search(error_text(error)):
                     raise
                 raise StreamBehind(
-                    f"the arbiter at {self.address} has no stream {name!r} at hand ({error_text(error)}): "
-                    "wait until it has, or name a node in the URL that keeps it"
+                    f"the stream {name!r} of the arbiter at {self.address} is not available "
+                    f"({error_text(error)}): wait until it is, or use the URL of a node that stores it"
                 ) from error
 
     def write(self, name: str, body: bytes) -> None:

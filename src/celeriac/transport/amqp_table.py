@@ -81,9 +81,9 @@ def read_table(data: bytes, start: int, end: int, depth: int = 0) -> dict[str, A
             else:
                 table[name], at = _read_value(data, name_end, depth)
     except (IndexError, struct_error) as error:
-        raise ValueError("a table ends early") from error
+        raise ValueError("truncated table") from error
     if at != end or end > len(data):
-        raise ValueError("a table and its length differ")
+        raise ValueError("the length of a table is wrong")
     return table
 
 
@@ -103,7 +103,7 @@ def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     read = _LONG_KINDS.get(kind)
     # Whatever is in it: a length that leads beyond the end must not be believed.
     if read is None or end > len(data) or depth >= _MAX_DEPTH:
-        raise ValueError("a value of an unknown kind, or too long, or too deep in others")
+        raise ValueError("a value has an unknown type, is too long, or is nested too deep")
     return read(data, start, end, depth + 1), end
 
 
@@ -124,7 +124,7 @@ def _read_list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
         value, at = _read_value(data, at, depth)
         values.append(value)
     if at != end:
-        raise ValueError("a list and its length differ")
+        raise ValueError("the length of a list is wrong")
     return values
 
 
@@ -141,7 +141,7 @@ _LONG_KINDS: Final[Mapping[int, Callable[[bytes, int, int, int], Any]]] = {
 def _spell_name(name: str) -> bytes:
     data = name.encode("utf-8", "surrogatepass")
     if len(data) > 255:
-        raise CallerError(f"the name of header {name[:40]!r}... is too long: shorten it to 255 bytes")
+        raise CallerError(f"the header name {name[:40]!r}... is too long: shorten it to 255 bytes")
     return bytes([len(data)]) + data
 
 
@@ -160,7 +160,7 @@ def _spell_int(value: int, _: int) -> bytes:
     if -(2**63) <= value < 2**63:
         return _LONG.pack(b"l", value)
     raise CallerError(
-        f"a header holds a number of {value.bit_length()} bits: send it as text, or in the body"
+        f"a header has a number of {value.bit_length()} bits: send it as string, or in the body"
     )
 
 
@@ -201,12 +201,12 @@ def _spell_odd(value: object, depth: int) -> bytes:
     if isinstance(value, Mapping):
         return _spell_fields(value, depth)
     raise CallerError(
-        f"a header cannot hold {type(value).__name__}: use texts, numbers, lists and dictionaries of them"
+        f"a header cannot hold {type(value).__name__}: use strings, numbers, lists and dicts of them"
     )
 
 
 def _refuse_depth() -> NoReturn:
-    raise CallerError(f"a header holds more than {_MAX_DEPTH} lists or dictionaries within each other")
+    raise CallerError(f"a header nests more than {_MAX_DEPTH} lists or dicts: flatten it")
 
 
 _SPELLERS: Final[dict[type, Callable[[Any, int], bytes]]] = {

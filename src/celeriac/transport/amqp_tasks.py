@@ -54,7 +54,7 @@ class AmqpTaskConsumer:
             except AMQPNotImplementedError as error:
                 # A virtual host may make quorum queues of those that ask for nothing.
                 raise AccessRefused(
-                    f"RabbitMQ cannot limit queue {self.queue.name!r} as a classic one ({error}): set "
+                    f"RabbitMQ cannot limit the classic queue {self.queue.name!r} ({error}): set "
                     "task_default_queue_type to quorum"
                 ) from error
 

@@ -15,8 +15,8 @@ def check_key(key: str) -> None:
     """Raise CallerError for what no key can be made of."""
     if not key or len(key) > MAX_KEY_CHARS or not key.isprintable():
         raise CallerError(
-            f"the key {key!r:.40} of an election has {len(key):,} characters: give it 1 to {MAX_KEY_CHARS}, "
-            "all of them printable"
+            f"invalid election key {key!r:.40} of {len(key):,} characters: use 1 to {MAX_KEY_CHARS} "
+            "printable characters"
         )
 
 
@@ -24,12 +24,12 @@ def check_note(note: bytes | None) -> None:
     """Raise CallerError for a note that is too long."""
     if note is not None and len(note) > MAX_NOTE_BYTES:
         raise CallerError(
-            f"the note takes {len(note):,} bytes, and a leader can leave {MAX_NOTE_BYTES:,}: "
-            "leave the name of where it is kept"
+            f"the note has {len(note):,} bytes, more than the limit of {MAX_NOTE_BYTES:,}: store it "
+            "elsewhere and leave a reference"
         )
 
 
 def check_ttl(ttl: float) -> None:
     """Raise CallerError for what is no length of time."""
     if not 0 < ttl <= _LONGEST:
-        raise CallerError(f"a lease of {ttl} seconds cannot be: give a number of seconds above 0")
+        raise CallerError(f"invalid lease of {ttl} seconds: give a number of seconds above 0")

@@ -43,7 +43,8 @@ def arbiter_for(settings: Settings, memory: MemoryBroker | None = None) -> Arbit
         )
     if link.library not in _ARBITERS:
         raise ImproperlyConfigured(
-            f"{link.peer.name} {link.address} decides no elections: name a Redis or RabbitMQ in election_url"
+            f"the {link.peer.name} at {link.address} cannot decide elections: name a Redis or RabbitMQ in "
+            "election_url"
         )
     module, name = _ARBITERS[link.library]
     arbiter: Arbiter = getattr(import_module(module), name)(settings)

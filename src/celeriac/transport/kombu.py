@@ -276,7 +276,7 @@ class KombuConnection(KombuLink):
         except (LookupError, TypeError, AttributeError, ValueError):
             # kombu stumbles over an envelope that a peer spelled badly. Whose it was is not known.
             if not self._subscribers and self._tasks:
-                logger.warning("A message at %s could not be read, and is lost", self.address)
+                logger.warning("broker: cannot decode a message at %s, dropped", self.address)
                 return
             if not self._subscribers:
                 raise
@@ -328,9 +328,9 @@ class KombuConnection(KombuLink):
             if type(error).__name__ != "PreconditionFailed":
                 raise
             raise AccessRefused(
-                f"the {self.peer.name} at {self.address} has a queue {queue.name!r} of another kind "
-                f"({error_text(error)}): set task_queue_max_priority and task_default_queue_type as when it "
-                "was made, or delete it"
+                f"the {self.peer.name} at {self.address} has a queue {queue.name!r} with other arguments "
+                f"({error_text(error)}): restore task_queue_max_priority and task_default_queue_type, or "
+                "delete the queue"
             ) from error
         return bound
 

@@ -50,8 +50,8 @@ class KombuLink:
         except ValueError:
             # Without what was raised: that may quote a password.
             raise ImproperlyConfigured(
-                f"{self.peer.url} {self.address!r} cannot be read: check its port, and spell what is special "
-                "in a password as %40 for @, %2F for / and so on"
+                f"invalid {self.peer.url} {self.address!r}: check the port, and percent-encode special "
+                "characters of the password, such as %40 for @ and %2F for /"
             ) from None
         except TypeError:
             raise self._unusable() from None
@@ -140,15 +140,15 @@ class KombuLink:
         module = TRANSPORT_ALIASES.get(self.address.partition(":")[0], "").removeprefix("kombu.transport.")
         library = f": pip install 'kombu[{module.partition(':')[0].lower()}]'" if module else ""
         return ImproperlyConfigured(
-            f"{self.peer.url} {self.address!r} names a transport that is not here ({error}): "
-            f"check its spelling, or install the library it needs{library}"
+            f"{self.peer.url} {self.address!r} uses an unavailable transport ({error}): check the scheme, "
+            f"or install its library{library}"
         )
 
     def _unusable(self) -> ImproperlyConfigured:
         # Without what was raised: that may quote a part of a password.
         return ImproperlyConfigured(
-            f"{self.peer.name} {self.address} cannot be used: check its URL and {self.peer.options}, such as "
-            "a database that is no number, or Sentinel without master_name"
+            f"cannot use the {self.peer.name} at {self.address}: check the URL and {self.peer.options}, "
+            "for example a database that is not a number, or Sentinel without master_name"
         )
 
     def _new_channel(self) -> Any:

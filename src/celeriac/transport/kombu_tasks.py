@@ -105,7 +105,7 @@ class KombuTaskConsumer:
             theirs.reject(requeue=requeue)
         except (LookupError, TypeError, AttributeError, ValueError):
             # A peer spelled badly where it comes from, so that kombu cannot put it back.
-            logger.warning("A message of queue %s cannot be put back, and is dropped", self.queue.name)
+            logger.warning("broker: cannot return a message to queue %s, dropped", self.queue.name)
             theirs.reject(requeue=False)
 
     def end(self) -> None:

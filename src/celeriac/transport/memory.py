@@ -49,11 +49,11 @@ class MemoryBroker:
         self._epoch = 0
 
     def connect(self, settings: Settings | None = None) -> "MemoryConnection":
-        """Return a new link, not yet open."""
+        """Return a new connection, not yet open."""
         return MemoryConnection(self, settings)
 
     def cut(self) -> None:
-        """Lose every link and every queue that is not durable; new links can be made at once."""
+        """Close every connection and delete every queue that is not durable; new connections are accepted."""
         with self._changed:
             self._epoch += 1
             self._queues = {name: queue for name, queue in self._queues.items() if queue[0].is_durable}
@@ -64,7 +64,7 @@ class MemoryBroker:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Go away: lose every link, and refuse new ones until :meth:`start`."""
+        """Stop the broker: close every connection, and refuse new ones until :meth:`start`."""
         self.is_up = False
         self.cut()
 
@@ -73,7 +73,7 @@ class MemoryBroker:
         self.is_up = True
 
     def wait_for_subscriber(self, exchange: str = "celeryev", timeout: float | None = 10.0) -> bool:
-        """Wait until a queue is bound to an exchange: what is published from then on arrives there."""
+        """Wait until a queue is bound to an exchange; messages published afterwards arrive there."""
 
         def is_bound() -> bool:
             return any(queue.exchange.name == exchange for queue, _ in self._queues.values())
@@ -84,7 +84,7 @@ class MemoryBroker:
     # -- for connections
 
     def join(self) -> int:
-        """Return the epoch a link opened now belongs to."""
+        """Return the epoch of a connection opened now."""
         with self._changed:
             return self._check(self._epoch)
 
@@ -96,7 +96,7 @@ class MemoryBroker:
             self._changed.notify_all()
 
     def delete(self, name: str) -> None:
-        """Remove a queue and what waits in it."""
+        """Delete a queue and its messages."""
         with self._changed:
             self._queues.pop(name, None)
             self._held.pop(name, None)
@@ -127,10 +127,10 @@ class MemoryBroker:
         borrower: Borrower,
         held: Collection[str] = (),
     ) -> list[_Arrival]:
-        """Return what waits in some queues, waiting up to ``timeout`` seconds for the first message.
+        """Return the messages of some queues, waiting up to ``timeout`` seconds for the first message.
 
-        What was in those of them that are ``held`` goes back there, unless it is acknowledged. With it
-        comes what the borrower is to settle. Who is woken waits no longer.
+        Messages of ``held`` queues go back to their queues unless they are acknowledged; their settlements
+        are returned too. A woken waiter returns early.
         """
         deadline = None if timeout is None else monotonic() + timeout
         with self._changed:
@@ -158,7 +158,7 @@ class MemoryBroker:
             self._changed.notify_all()
 
     def set_aside(self, borrower: Borrower, number: int, seconds: float) -> bool:
-        """Move a message that was lent out of the way; it returns while somebody takes from its queue."""
+        """Move an unacknowledged message aside; it returns while its queue has a consumer."""
         with self._changed:
             return self._lendings.set_aside(borrower, number, monotonic() + seconds)
 
@@ -182,7 +182,7 @@ class MemoryBroker:
             self._held[name] = [each for each in self._held.get(name, ()) if each is not message]
 
     def give_back(self, names: list[str], epoch: int) -> None:
-        """Put what is held of some queues back into them, in front of all else."""
+        """Return the unacknowledged messages of some queues to the front of these queues."""
         with self._changed:
             if epoch == self._epoch:
                 for name in names:
@@ -217,7 +217,7 @@ class MemoryBroker:
 
     def _check(self, epoch: int) -> int:
         if not self.is_up or epoch != self._epoch:
-            raise ConnectionLost(f"the link to memory broker {self.name!r} is cut")
+            raise ConnectionLost(f"the connection to memory broker {self.name!r} is cut")
         return epoch
 
 

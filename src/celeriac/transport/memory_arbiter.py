@@ -22,7 +22,7 @@ class MemoryArbiter:
     """
 
     level = Level.L3
-    reason = "all is decided within one process"
+    reason = "decided within one process"
 
     def __init__(self, *, is_up: Callable[[], bool] = lambda: True) -> None:
         self._is_up = is_up
@@ -123,7 +123,7 @@ class MemoryArbiter:
 
     def _register(self) -> Register:
         if not self._is_up():
-            raise ConnectionLost("the arbiter in memory is away: start its broker")
+            raise ConnectionLost("the memory arbiter is stopped: start its broker")
         register = self._registers.setdefault(self._namespace, Register())
         register.retain = self._retain
         return register

@@ -67,7 +67,7 @@ class _Line:
         while not self._unread:
             left = deadline - monotonic()
             if left <= 0 or not wait_readable([self], left):
-                raise ConnectionLost(f"lost the broker at {self._address}: it did not answer")
+                raise ConnectionLost(f"lost the broker at {self._address}: no answer")
             self.take()
         return self._unread.pop(0)
 
@@ -83,13 +83,13 @@ class _Line:
         except OSError as error:
             raise translated(error, self._address) from error
         if not data:
-            raise ConnectionLost(f"lost the broker at {self._address}: it closed the link")
+            raise ConnectionLost(f"lost the broker at {self._address}: connection closed by the broker")
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not _NOTHING:
             if isinstance(reply, hiredis.ReplyError):
                 text = str(reply)
                 if text.startswith(_REFUSALS):
-                    raise AccessRefused(f"the broker at {self._address} refused us: {text}")
+                    raise AccessRefused(f"access refused by the broker at {self._address}: {text}")
                 raise ConnectionLost(f"lost the broker at {self._address}: {text}")
             self._unread.append(reply)
 

@@ -61,7 +61,7 @@ class _Topics:
             others += replies
             if any(reply[0] == b"psubscribe" and reply[1] == name for reply in replies):
                 return self.receive(others)
-        raise ConnectionLost(f"lost the broker at {self.link.address}: it did not confirm a subscription")
+        raise ConnectionLost(f"lost the broker at {self.link.address}: subscription not confirmed")
 
     def prepare(self) -> float:
         """Return how long the socket may stay silent."""
@@ -109,7 +109,7 @@ class _List:
             self.link.send("BRPOP", *self.keys, _LIST_WAIT)
             self._asked_at = now
         elif now - self._asked_at > _LIST_WAIT + _PATIENCE:
-            raise ConnectionLost(f"lost the broker at {self.link.address}: it has been silent")
+            raise ConnectionLost(f"lost the broker at {self.link.address}: silent for too long")
         return max(0.0, self._asked_at + _LIST_WAIT + _PATIENCE - now)
 
     def receive(self, replies: list[Any]) -> list[_Delivery]:
@@ -343,5 +343,5 @@ class RedisConnection(RedisConsuming):
         link = self._opened_link()
         with self._spent_if_lost():
             if self.unconfirmed(timeout=_PATIENCE):
-                raise ConnectionLost(f"lost the broker at {self.address}: it confirms nothing")
+                raise ConnectionLost(f"lost the broker at {self.address}: no confirmation received")
             return link.ask(*command)

@@ -24,7 +24,7 @@ from celeriac.transport.redis_script import Script
 
 __all__ = ["RedisArbiter"]
 
-_UNSEEN: Final = Standing(Level.L1, "nobody has looked yet how Redis is set up")
+_UNSEEN: Final = Standing(Level.L1, "the settings of Redis were not checked yet")
 
 
 class RedisArbiter:
@@ -69,7 +69,7 @@ class RedisArbiter:
         """Have a key granted, or learn who has it; the token is above ``floor``, the highest we know."""
         check_ttl(ttl)
         if floor < 0:
-            raise CallerError(f"the floor {floor} is below 0: give the highest token that is known, or none")
+            raise CallerError(f"invalid floor {floor}: give the highest known token, or none")
         words = (owner, _milliseconds(ttl), self._retain_ms, mode, floor, f"{ttl:.6f}")
         word, *rest = self._run(CLAIM, key, *words, timeout=timeout)
         if word == b"granted":
@@ -77,8 +77,9 @@ class RedisArbiter:
             return Granted(int(token), note)
         if word == b"far":
             raise AccessRefused(
-                f"the arbiter at {self._dialer.address} cannot grant {key!r} above the token {floor}, a year "
-                "ahead of its clock: mend the clock of the server, or find out who told that token"
+                f"the arbiter at {self._dialer.address} cannot grant {key!r} above token {floor}, which is "
+                "a year ahead of its clock: correct the clock of the server, or find the source of that "
+                "token"
             )
         holder, token, state, left_ms = rest
         return Denied(_text(holder), int(token), RecordState(_text(state)), left_ms / 1000)
@@ -152,14 +153,14 @@ class RedisArbiter:
         except ConnectionLost as error:
             if "unknown command" in str(error):  # to try again would be no use
                 raise AccessRefused(
-                    f"the arbiter at {self._dialer.address} runs no scripts: allow EVAL, or name another "
-                    "server in election_url"
+                    f"the arbiter at {self._dialer.address} does not run scripts: allow EVAL, or name "
+                    "another server in election_url"
                 ) from error
             raise
         if answer[0] == b"odd":
             raise AccessRefused(
-                f"the arbiter at {self._dialer.address} has something in the key {_text(answer[1])!r} that "
-                "is no part of an election: find out who wrote it and delete it, or change election_namespace"
+                f"the key {_text(answer[1])!r} of the arbiter at {self._dialer.address} is not an election "
+                "record: delete it, or change election_namespace"
             )
         return list(answer)
 

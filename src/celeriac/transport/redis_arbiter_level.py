@@ -33,9 +33,7 @@ def standing_of(answers: Sequence[Any], *, is_sentinel: bool) -> Standing:
     """Return the level by the answers to :data:`QUESTIONS`, None for one that was refused."""
     infos = answers[:_INFOS]
     if any(info is None for info in infos):
-        return Standing(
-            Level.L1, "Redis does not tell us how it is set up: allow the user INFO, and CONFIG GET as well"
-        )
+        return Standing(Level.L1, "Redis settings are not readable: allow the user INFO and CONFIG GET")
     told = _lines(infos)
     loss = _reason_to_lose(told, is_sentinel=is_sentinel)
     if loss:
@@ -48,16 +46,16 @@ def _reason_to_lose(told: dict[str, str], *, is_sentinel: bool) -> str:
     """Return why a grant can vanish while the disk lives; empty if it cannot."""
     single = "name a single Redis in election_url"
     if is_sentinel:
-        return f"Sentinel can put a replica in the place of Redis that lacks the last grants: {single}"
+        return f"Sentinel can promote a replica that lacks the last grants: {single}"
     if told.get("cluster_enabled") != "0":
-        return f"Redis Cluster can put a replica in place that lacks the last grants: {single}"
+        return f"Redis Cluster can promote a replica that lacks the last grants: {single}"
     if told.get("role") != "master":
-        return f"this Redis is a replica, and can lack the last grants: {single} that is none"
+        return f"Redis is a replica, and can lack the last grants: {single} that is a primary"
     if told.get("connected_slaves") != "0":
-        return f"Redis has replicas, and one that takes its place can lack the last grants: {single}"
+        return f"Redis has replicas, and a promoted replica can lack the last grants: {single}"
     if told.get("maxmemory") != "0" and told.get("maxmemory_policy") != "noeviction":
         return (
-            "Redis may drop grants when memory is short: set maxmemory-policy to noeviction, or name "
+            "Redis may evict grants when memory is short: set maxmemory-policy to noeviction, or name "
             "another Redis in election_url"
         )
     return ""
@@ -70,21 +68,23 @@ def _by_disk(has_log: bool, save: str | None, fsync: str | None, is_lax: str | N
     if fsync is None or is_lax is None:
         return Standing(
             Level.L2,
-            "Redis has a log of writes, and does not tell us how often it goes to disk: allow the user "
-            "CONFIG GET, and set appendfsync to always",
+            "Redis AOF with an unknown fsync policy: allow the user CONFIG GET, and set appendfsync to "
+            "always",
         )
     if fsync != "always":
         return Standing(
             Level.L2,
-            "Redis has a log of writes, and a crash costs the last second of it: set appendfsync to always",
+            (
+                "Redis AOF without `appendfsync always`: a crash can lose the last second of writes; set "
+                "appendfsync to always"
+            ),
         )
     if is_lax != "no":
         return Standing(
             Level.L2,
-            "Redis writes its log to disk at once, but not while it rewrites it: set "
-            "no-appendfsync-on-rewrite to no",
+            "Redis AOF does not fsync during a rewrite: set no-appendfsync-on-rewrite to no",
         )
-    return Standing(Level.L3, "a single Redis writes each grant to its disk before it answers")
+    return Standing(Level.L3, "a single Redis writes each grant to disk before it answers")
 
 
 def _without_log(save: str | None) -> Standing:
@@ -92,12 +92,14 @@ def _without_log(save: str | None) -> Standing:
     if save is None:
         return Standing(
             Level.L1,
-            f"Redis has no log of writes, and does not tell us whether it saves at all: {advice}, or allow "
-            "the user CONFIG GET",
+            f"Redis has no AOF, and its snapshot settings are not readable: {advice}, or allow the user "
+            "CONFIG GET",
         )
     if not save:
-        return Standing(Level.L1, f"Redis keeps nothing on disk, so a restart forgets who leads: {advice}")
-    return Standing(Level.L2, f"Redis saves from time to time, and a crash costs what came since: {advice}")
+        return Standing(Level.L1, f"Redis stores nothing on disk, so a restart loses the leaders: {advice}")
+    return Standing(
+        Level.L2, f"Redis writes periodic snapshots, so a crash loses the grants since the last one: {advice}"
+    )
 
 
 def _lines(infos: Sequence[bytes]) -> dict[str, str]:

@@ -91,6 +91,6 @@ def _told_if_odd(part: ChordPart) -> Iterator[None]:
         if not any(odd in str(error) for odd in _ODD):
             raise
         raise ImproperlyConfigured(
-            f"group {part.group_id} cannot be counted in Redis ({error}): set result_chord_ordered alike on "
+            f"cannot count group {part.group_id} in Redis ({error}): use the same result_chord_ordered on "
             "all workers"
         ) from error

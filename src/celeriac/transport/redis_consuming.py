@@ -50,7 +50,7 @@ class RedisConsuming(RedisDialer, ABC):
         self._opened_link()
         if queue.exchange.type == "fanout":
             raise ImproperlyConfigured(
-                f"queue {queue.name!r} cannot be kept: a fanout of Redis reaches who subscribes, and no list"
+                f"cannot persist queue {queue.name!r}: a Redis fanout has subscribers, and no list"
             )
         if not queue.exchange.name:  # the default exchange leads to every queue by its name
             return

@@ -77,7 +77,7 @@ class RedisDialer(KombuLink):
             except AccessRefused:
                 channel.close()
                 raise
-        raise lost or ConnectionLost(f"no {self.peer.name} is named")
+        raise lost or ConnectionLost(f"the {self.peer.name} URL has no host")
 
     def _read_options(self, way: Any, timeout: float | None) -> Any:
         """Return a channel of kombu, which holds every option of the URL and the settings."""
@@ -116,7 +116,7 @@ class StoreDialer(RedisDialer):
     def __init__(self, settings: Settings) -> None:
         if settings.result_backend is None:
             raise ImproperlyConfigured(
-                "result_backend names nothing: give a URL such as redis://127.0.0.1:6379/0"
+                "result_backend has no host: give a URL such as redis://127.0.0.1:6379/0"
             )
         url, options = _lifted(settings.result_backend, "result_backend", _LIFTED)
         super().__init__(
@@ -128,9 +128,7 @@ class StoreDialer(RedisDialer):
             )
         )
         if self.library != "redis":
-            raise ImproperlyConfigured(
-                f"result_backend {self.address} is no Redis: its URL begins with redis://"
-            )
+            raise ImproperlyConfigured(f"result_backend {self.address} is not a Redis URL: use redis://")
 
 
 class ArbiterDialer(RedisDialer):
@@ -149,7 +147,7 @@ class ArbiterDialer(RedisDialer):
         prefix = self.settings.broker_transport_options.get("global_keyprefix") or ""
         if not isinstance(prefix, str):
             raise ImproperlyConfigured(
-                f"global_keyprefix in {self.peer.options} is a {type(prefix).__name__}; give a text"
+                f"global_keyprefix in {self.peer.options} is a {type(prefix).__name__}; give a string"
             )
         return prefix
 
@@ -179,9 +177,7 @@ def arbiter_dialer(settings: Settings) -> ArbiterDialer:
     """Return what makes links to who decides elections, a Redis."""
     dialer = (ArbiterDialer if settings.election_url is None else _OtherArbiterDialer)(settings)
     if dialer.library != "redis":
-        raise ImproperlyConfigured(
-            f"{dialer.peer.url} {dialer.address} is no Redis: its URL begins with redis://"
-        )
+        raise ImproperlyConfigured(f"{dialer.peer.url} {dialer.address} is not a Redis URL: use redis://")
     return dialer
 
 

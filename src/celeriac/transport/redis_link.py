@@ -78,7 +78,7 @@ class RedisLink:
             self.is_lost = True
             raise translated(error, self.address, self.peer) from error
         if not data:
-            raise self._lost("it closed the link")
+            raise self._lost("connection closed by the server")
         self._heard_at, self._asked_at = monotonic(), None
         return self._parse(data)
 
@@ -106,7 +106,7 @@ class RedisLink:
         while len(answers) < len(commands):
             left = deadline - monotonic()
             if left <= 0:
-                raise self._lost(f"it did not answer in {timeout:.3g} s")
+                raise self._lost(f"no answer within {timeout:.3g} s")
             # What the server says unasked is no answer.
             answers += [reply for reply in self.read(left) if type(reply) is not hiredis.PushNotification]
         return answers
@@ -120,7 +120,7 @@ class RedisLink:
         if wait_for([self], 0.0):
             return 0.0  # something is there to be read: who did not read it was us
         if self._asked_at is not None:
-            raise self._lost("it has been silent")
+            raise self._lost("silent for too long")
         self.send("PING")
         self._asked_at = now
         return _ANSWER
@@ -166,7 +166,7 @@ class RedisLink:
 
     def _refuse(self, text: str) -> None:
         if text.startswith(_REFUSALS):
-            raise AccessRefused(f"the {self.peer} at {self.address} refused us: {text}")
+            raise AccessRefused(f"access refused by the {self.peer} at {self.address}: {text}")
         # READONLY after a fail-over, LOADING after a restart, OOM: a fresh link may do better.
         raise self._lost(text)
 

@@ -61,7 +61,7 @@ class RedisPipe:
             elif self._awaited:
                 self._awaited.popleft()(reply)
             else:
-                raise self._lost("it answered what nobody asked")
+                raise self._lost("unexpected reply")
 
     def finish(self, timeout: float) -> None:
         """Write what is to be written, and wait until all is answered."""
@@ -70,7 +70,7 @@ class RedisPipe:
         while self._awaited:
             left = deadline - monotonic()
             if left <= 0:
-                raise self._lost("it did not answer in time")
+                raise self._lost("no answer in time")
             self.receive(self.link.read(left))
             self.flush()
 
@@ -86,7 +86,7 @@ class RedisPipe:
             return left
         if wait_for([self.link], 0.0):
             return 0.0  # something is there to be read: who did not read it was us
-        raise self._lost("it has been silent")
+        raise self._lost("silent for too long")
 
     def _lost(self, text: str) -> ConnectionLost:
         return ConnectionLost(f"lost the {self.link.peer} at {self.link.address}: {text}")

@@ -144,9 +144,7 @@ class RedisResultLink:
         silent_for = min(monotonic() - self._asked[0].at, asking.idle_for())
         if silent_for < _PATIENCE or wait_for([asking], 0.0):
             return max(0.0, _PATIENCE - silent_for)
-        raise ConnectionLost(
-            f"lost the result store at {self.address}: it did not answer in {_PATIENCE:.0f} s"
-        )
+        raise ConnectionLost(f"lost the result store at {self.address}: no answer within {_PATIENCE:.0f} s")
 
     # -- what comes
 
@@ -205,5 +203,5 @@ class RedisResultLink:
 
     def _links(self) -> tuple[RedisLink, RedisLink]:
         if self._listening is None or self._asking is None:
-            raise ConnectionLost(f"the link to {self.address} is not open")
+            raise ConnectionLost(f"the connection to {self.address} is not open")
         return self._listening, self._asking

@@ -274,8 +274,8 @@ def is_own_tag(tag: object) -> TypeGuard[str]:
 def _tell(address: str, refusal: str) -> None:
     """Say once that a server does not tell us of changes."""
     logger.info(
-        "%s does not say when a task comes (%s): asking every %.1f s. Redis 6 and later do, "
-        "if the user may call HELLO, CLIENT TRACKING and CLIENT CACHING",
+        "broker %s: no notification of new tasks (%s), polling every %.1f s. Redis 6 and later notify if "
+        "the user may call HELLO, CLIENT TRACKING and CLIENT CACHING",
         address,
         refusal,
         _LOOK_EVERY,

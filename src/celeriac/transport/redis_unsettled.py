@@ -93,8 +93,8 @@ class Unsettled:
         self._confirm((tag,), done)
         if done < 0:
             logger.warning(
-                "Cannot set a message aside in %s: the key has another type, or this user may not use it. "
-                "The message returns after the visibility timeout",
+                "broker: cannot delay a message in %s: the key has another type, or the user lacks "
+                "permission. The message returns after the visibility timeout",
                 aside,
             )
 
@@ -162,7 +162,10 @@ class Unsettled:
         tags = [tag.decode("utf-8", "surrogateescape") for tag in found]
         gone = [tag for tag in tags if tag not in self.held]
         if gone:
-            logger.info("Putting back %d messages that were taken and not settled in time", len(gone))
+            logger.info(
+                "broker: returning %d messages that were not acknowledged within the visibility timeout",
+                len(gone),
+            )
             self._fetch(gone[::-1], taken_until=until)
         if len(found) == _PORTION:  # there may be more
             self._look_at = 0.0
@@ -184,7 +187,7 @@ class Unsettled:
                 lists, envelope = self._way_back(entry)
             except PeerError:
                 self.broken += 1
-                logger.warning("Dropped %r of %s: no message can be read in it", tag, names.unacked)
+                logger.warning("broker: dropped %r of %s, not a readable message", tag, names.unacked)
                 lists, envelope = [], b""
             if envelope and not lists:
                 self._leave(tag)
@@ -202,7 +205,7 @@ class Unsettled:
     def _leave(self, tag: str) -> None:
         """Let an entry be that has no way back: it is looked at again once it has grown old again."""
         names = self._names
-        logger.warning("Nothing leads back to a queue for %r of %s: it stays there", tag, names.unacked)
+        logger.warning("broker: cannot find the queue of %r in %s, left in place", tag, names.unacked)
         command: Command = ("ZADD", names.unacked_index, "XX", repr(self._clock.now()), _raw(tag))
         self._pipe.ask(*command, then=partial(self._confirm, (tag,)))
 

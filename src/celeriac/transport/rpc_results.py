@@ -26,15 +26,15 @@ _SLICE: Final = 0.5
 #: Links kept for the next sends: each is a connection that the broker keeps too.
 _MAX_IDLE: Final = 4
 #: Why a message is refused, and what to do about it.
-_TOO_LONG: Final = "it is too long: raise result_max_bytes, or let the task return less"
+_TOO_LONG: Final = "too long: raise result_max_bytes, or return less from the task"
 _FIXES: Final = {
     "body-size": _TOO_LONG,
     "envelope-size": _TOO_LONG,
-    "content-type": "it is not JSON: set result_serializer to json on the workers",
-    "content-encoding": "it is not UTF-8: set result_serializer to json on the workers",
-    "compression": "it is compressed in a way that is not known here: let the workers send it as it is",
+    "content-type": "not JSON: set result_serializer to json on the workers",
+    "content-encoding": "not UTF-8: set result_serializer to json on the workers",
+    "compression": "unknown compression: send results uncompressed",
 }
-_UNKNOWN: Final = "its message cannot be understood: let the workers send results as Celery does"
+_UNKNOWN: Final = "invalid message: send results as Celery does"
 
 
 class RpcResultLink:
@@ -88,7 +88,7 @@ class RpcResultLink:
     def drain(self, timeout: float) -> list[News]:
         """Return what came, waiting up to ``timeout`` seconds for the first of it."""
         if not self._is_open:
-            raise ConnectionLost(f"the link to {self.address} is not open")
+            raise ConnectionLost(f"the connection to {self.address} is not open")
         deadline = monotonic() + timeout
         while True:
             is_rung = self._is_rung
@@ -181,7 +181,7 @@ class RpcResultSender:
                     unspellable = unspellable or error
             if link.unconfirmed(max(0.0, deadline - monotonic())):
                 raise ConnectionLost(
-                    f"the broker at {link.address} did not confirm a result in {timeout:.3g} s"
+                    f"the broker at {link.address} did not confirm a result within {timeout:.3g} s"
                 )
 
         if any(document is not None for document in documents):

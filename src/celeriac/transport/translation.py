@@ -29,11 +29,11 @@ def translated(error: Exception, address: str, peer: str = "broker") -> Connecti
     text = error_text(error)
     if _ABOUT_DELIVERIES.search(text):
         return ConnectionLost(
-            f"lost the {peer} at {address}: {text}; if tasks are settled late, raise the consumer_timeout of "
-            "RabbitMQ"
+            f"lost the {peer} at {address}: {text}; if tasks are acknowledged late, raise consumer_timeout "
+            "of RabbitMQ"
         )
     if names & _REFUSALS:
-        return AccessRefused(f"the {peer} at {address} refused us: {text}")
+        return AccessRefused(f"access refused by the {peer} at {address}: {text}")
     return ConnectionLost(f"lost the {peer} at {address}: {text}")
 
 

@@ -103,7 +103,7 @@ def _read_part(value: bytes, max_bytes: int) -> _Part:
     if is_packed(value):
         value = unpack(value, max_bytes=max_bytes)
     if len(value) > max_bytes:
-        raise PeerError(f"Join error: a part is longer than {max_bytes:,} bytes: raise result_max_bytes")
+        raise PeerError(f"Join error: a result is longer than {max_bytes:,} bytes: raise result_max_bytes")
     try:
         _, task_id, state, result = _decode_part(value)
         return _Part(task_id, state, bytes(result))
@@ -115,7 +115,7 @@ def _read_part(value: bytes, max_bytes: int) -> _Part:
         return _Part(mend_text(str(task_id)), str(state), spell(read))
     except (ValueError, TypeError, RecursionError):
         raise PeerError(
-            "Join error: a part is no JSON: set result_serializer to json on the workers"
+            "Join error: a result is not JSON: set result_serializer to json on the workers"
         ) from None
 
 
@@ -147,7 +147,9 @@ def _read_header(document: bytes, max_bytes: int) -> ResultTree:
         saved = None
     trees = read_trees([saved.get("result")]) if isinstance(saved, dict) else ()
     if not trees or trees[0].members is None:
-        raise PeerError("Join error: its header cannot be read: set result_serializer to json at its sender")
+        raise PeerError(
+            "Join error: cannot read the chord header: set result_serializer to json at its sender"
+        )
     return trees[0]
 
 
@@ -155,7 +157,7 @@ def _nested(tree: ResultTree, results: Mapping[str, bytes]) -> bytes:
     if tree.members is not None:
         return b"[%b]" % b", ".join([_nested(member, results) for member in tree.members])
     if tree.id not in results:
-        raise PeerError(f"Join error: there is no result of task {tree.id}")
+        raise PeerError(f"Join error: no result of task {tree.id}")
     return results[tree.id]
 
 

@@ -100,10 +100,12 @@ def pack(document: bytes, compression: str) -> bytes:
     try:
         method = _BY_NAME[compression]()
     except KeyError:
-        raise CallerError(f"{compression!r} is no compression: use gzip, bzip2 or lzma") from None
+        raise CallerError(f"unknown compression {compression!r}: use gzip, bzip2 or lzma") from None
     except ImportError:
         package = _PACKAGES[_BY_NAME[compression]]
-        raise CallerError(f"{compression} needs a package: install {package}, or use gzip") from None
+        raise CallerError(
+            f"compression {compression} needs a package: install {package}, or use gzip"
+        ) from None
     return b"".join((_MARK, method.content_type.encode(), b"\x00", method.pack(document)))
 
 
@@ -117,20 +119,20 @@ def unpack(document: bytes, *, max_bytes: int) -> bytes:
     make = _BY_NAME.get(compression)
     if make is None:
         raise PeerError(
-            f"it is packed as {compression!r}, which is not known here: "
-            "set result_compression to gzip, bzip2 or lzma on the workers"
+            f"unknown compression {compression!r}: set result_compression to gzip, bzip2 or lzma on the "
+            "workers"
         )
     try:
         method = make()
     except ImportError:
         raise PeerError(
-            f"it is packed as {compression!r}: install {_PACKAGES[make]} here, "
-            "or set result_compression to gzip, bzip2 or lzma on the workers"
+            f"compressed with {compression!r}: install {_PACKAGES[make]} here, or set result_compression "
+            "to gzip, bzip2 or lzma on the workers"
         ) from None
     try:
         body, is_whole = method.unpack(packed, max_bytes + 1)
     except Exception:  # noqa: BLE001 - each method has errors of its own
         body, is_whole = b"", False
     if not is_whole and len(body) <= max_bytes:
-        raise PeerError(f"it is packed as {compression!r}, but damaged: run the task again")
+        raise PeerError(f"compressed with {compression!r}, but damaged: run the task again")
     return body

@@ -53,8 +53,8 @@ def encode_entry(entry: Entry) -> bytes:
         _read(fields)
     except PeerError:
         raise CallerError(
-            f"{entry.owner!r:.40} cannot hold {entry.key!r:.40}: an owner has up to {_MAX_OWNER_CHARS} "
-            f"printable characters, a key up to {_MAX_KEY_CHARS}, and a token is below {_MAX_NUMBER:,}"
+            f"{entry.owner!r:.40} cannot hold {entry.key!r:.40}: owners have up to {_MAX_OWNER_CHARS} "
+            f"printable characters, keys up to {_MAX_KEY_CHARS}, and tokens are below {_MAX_NUMBER:,}"
         ) from None
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 

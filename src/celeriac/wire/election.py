@@ -72,8 +72,8 @@ def worker_mode(mode: str) -> Mode:
     """Return the mode of an election of workers; raises CallerError, with the fix, if it is none."""
     if mode not in (Mode.ONCE, Mode.TAKEOVER):
         raise CallerError(
-            f"the mode of an election is {mode!r:.40}: choose once or takeover; a leadership that lasts is "
-            "held by app.leadership(), without the workers"
+            f"invalid election mode {mode!r:.40}: use once or takeover; for a lasting leadership use "
+            "app.leadership()"
         )
     return Mode(mode)
 
@@ -81,20 +81,20 @@ def worker_mode(mode: str) -> Mode:
 def check_election(election: Election) -> None:
     """Raise CallerError, with the fix, for an election that no node would take part in."""
     if not is_name(election.id) or len(election.id) > _MAX_ID_CHARS:
-        raise CallerError(f"an election has an id of up to {_MAX_ID_CHARS} printable characters")
+        raise CallerError(f"an election id has up to {_MAX_ID_CHARS} printable characters")
     if not is_name(election.topic):
-        raise CallerError("the topic of an election is a printable text, such as 'task'")
+        raise CallerError("an election topic is a printable string, such as 'task'")
     try:
         size = _size(election.action)
     except PeerError:
         raise CallerError(
-            "the action of an election is JSON: texts, numbers of up to 64 bits, lists and dicts, of up to "
+            "an election action is JSON: strings, numbers of up to 64 bits, lists and dicts, of up to "
             f"{_ACTION.items:,} items and {_ACTION.depth} levels"
         ) from None
     if size > MAX_ACTION_BYTES:
         raise CallerError(
-            f"the action takes {size:,} bytes, and nodes refuse more than {MAX_ACTION_BYTES:,}: "
-            "send the name of where it is kept"
+            f"the action has {size:,} bytes, more than the limit of {MAX_ACTION_BYTES:,}: store it "
+            "elsewhere and send a reference"
         )
 
 

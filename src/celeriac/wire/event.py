@@ -80,7 +80,7 @@ class Quarantined(NamedTuple):
 
 
 class Gate:
-    """Turns whatever a peer sent into records, and counts what it refuses."""
+    """Decodes messages of peers into records, and counts refused messages."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits = limits or Limits()
@@ -98,9 +98,9 @@ class Gate:
         self._counting = Lock()
 
     def decode(self, body: bytes | str, received_at: float | None = None) -> list[Event]:
-        """Read a message body: one event, a batch of them, or nothing that can be taken.
+        """Decode a message body: one event, a batch, or an empty list if it is refused.
 
-        ``received_at`` is when it came, by our clock; timestamps far beyond it are mended.
+        ``received_at`` is the time of receipt, by the local clock; timestamps far beyond it are corrected.
         """
         try:
             decoded: Any = _decode_known(body) if len(body) <= self._plain_bytes else self._decode_odd(body)
@@ -248,7 +248,7 @@ class Gate:
             self.mended[field] += 1
 
     def refuse(self, error: PeerError, body: bytes) -> None:
-        """Count a message that cannot be taken, and remember what to know it by."""
+        """Count a refused message, and keep its digest."""
         reason = str(error)
         digest = sha256(body[:_DIGEST_BYTES]).hexdigest()
         with self._counting:
@@ -269,7 +269,7 @@ def _decode_leniently(body: bytes) -> object:
 
 
 def decode(body: bytes | str, received_at: float | None = None) -> list[Event]:
-    """Read a message body without keeping count of what is refused; see :class:`Gate`."""
+    """Decode a message body without counting refused messages; see :class:`Gate`."""
     return Gate().decode(body, received_at)
 
 

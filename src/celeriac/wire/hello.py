@@ -24,11 +24,11 @@ def decode_greeting(node: str, value: object) -> Greeting | BadGreeting:
             return Greeting(node, clock, decode_revoked(others.get("revoked")))
         case {"error": error}:
             text = clean_text(error, _REASON) if isinstance(error, str) else type(error).__name__
-            return BadGreeting(node, f"it failed: {text}")
+            return BadGreeting(node, f"error: {text}")
         case Mapping():
-            return BadGreeting(node, "it told no clock")
+            return BadGreeting(node, "no clock")
         case _:
-            return BadGreeting(node, f"it answered with {type(value).__name__}, not with a table")
+            return BadGreeting(node, f"{type(value).__name__} instead of a table")
 
 
 def decode_revoked(revoked: object) -> list[str]:

@@ -34,7 +34,8 @@ def key_prefix(options: Mapping[str, object]) -> str:
     prefix = options.get("global_keyprefix") or ""
     if not isinstance(prefix, str):
         raise ImproperlyConfigured(
-            f"global_keyprefix in result_backend_transport_options is a {type(prefix).__name__}; give a text"
+            f"global_keyprefix in result_backend_transport_options is a {type(prefix).__name__}; give a "
+            "string"
         )
     return prefix if not prefix or prefix[-1] in ":_-." else f"{prefix}_"
 
@@ -107,7 +108,7 @@ def decode(document: bytes, *, task_id: str | None, max_bytes: int) -> ResultMet
     except PeerError as error:
         fault = str(error)
     except RecursionError:
-        fault = "it is nested too deep: let the task return something flatter"
+        fault = "nested too deep: return a flatter value from the task"
     return ResultMeta(task_id or "", "", fault=fault)
 
 
@@ -116,7 +117,7 @@ def _unpacked(document: bytes, max_bytes: int) -> bytes:
         document = unpack(document, max_bytes=max_bytes)
     if len(document) > max_bytes:
         raise PeerError(
-            f"it is longer than {max_bytes:,} bytes: raise result_max_bytes here, or let the task return less"
+            f"longer than {max_bytes:,} bytes: raise result_max_bytes here, or return less from the task"
         )
     return document
 
@@ -152,7 +153,7 @@ def _read(document: bytes, task_id: str | None) -> ResultMeta:
 
 
 def _unnamed() -> str:
-    raise PeerError("it does not say which task it is of: let the workers store results as Celery does")
+    raise PeerError("no task id: store results as Celery does")
 
 
 def _read_oddly(document: bytes, task_id: str | None) -> ResultMeta:
@@ -160,7 +161,7 @@ def _read_oddly(document: bytes, task_id: str | None) -> ResultMeta:
     fields = _parse(document)
     status = fields.get("status")
     if not isinstance(status, str) or not 0 < len(status) <= _MAX_STATUS_CHARS:
-        raise PeerError("it has no status: let the workers store results as Celery does")
+        raise PeerError("no status: store results as Celery does")
     status, result = mend_text(status), revive(fields.get("result"))
     traceback, retries = _read_text(fields.get("traceback")), fields.get("retries")
     return ResultMeta(
@@ -186,15 +187,15 @@ def _parse(document: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(document.decode())
     except RecursionError:
-        raise PeerError("it is nested too deep: let the task return something flatter") from None
+        raise PeerError("nested too deep: return a flatter value from the task") from None
     except ValueError as error:
         if type(error) is ValueError:
             # Python reads 4,300 digits and no more: the time it takes grows with their square.
-            raise PeerError("a number in it has too many digits: let the task return it as text") from None
+            raise PeerError("a number has too many digits: return it as string from the task") from None
         language = _language(document)
-        raise PeerError(f"it is {language}: set result_serializer to json on the workers") from None
+        raise PeerError(f"{language}: set result_serializer to json on the workers") from None
     if not isinstance(fields, dict):
-        raise PeerError("it is no JSON object: let the workers store results as Celery does")
+        raise PeerError("not a JSON object: store results as Celery does")
     return fields
 
 
@@ -204,7 +205,7 @@ def _language(document: bytes) -> str:
     if not document:
         return "empty, not JSON"
     if first == b"\x80" and document.endswith(b"."):
-        return "pickle, which can run what a peer sent, not JSON"
+        return "pickle, which can run code of a peer, not JSON"
     if b"\x80" <= first <= b"\x8f" or first in (b"\xde", b"\xdf"):
         return "msgpack, not JSON"
     return "not JSON"
@@ -264,7 +265,7 @@ def encode(meta: ResultMeta, *, compression: str | None = None) -> bytes:
         _check(meta)
         document = _spliced(meta, meta.result.text) if isinstance(meta.result, Json) else _spelled(meta)
     except CallerError as error:
-        raise CallerError(f"the result of task {meta.task_id} cannot be stored: {error}") from None
+        raise CallerError(f"cannot store the result of task {meta.task_id}: {error}") from None
     return document if compression is None else pack(document, compression)
 
 
@@ -285,7 +286,7 @@ def encode_many(
 
 def _check(meta: ResultMeta) -> None:
     if meta.fault or not meta.task_id or not 0 < len(meta.status) <= _MAX_STATUS_CHARS:
-        raise CallerError(f"it needs a task id, and a status of 1 to {_MAX_STATUS_CHARS} characters")
+        raise CallerError(f"a result needs a task id, and a status of 1 to {_MAX_STATUS_CHARS} characters")
 
 
 def _spliced(meta: ResultMeta, result: bytes) -> bytes:
@@ -332,10 +333,10 @@ def _spell_result(result: object, status: str) -> object:
     # Celery: reads nothing but an exception in some states, and no exception in others.
     if not isinstance(result, Failure):
         if status in EXCEPTION_STATES:
-            raise CallerError(f"in state {status} it is an exception: give that, or a Failure")
+            raise CallerError(f"results in state {status} are exceptions: give an exception, or a Failure")
         return result
     if status not in EXCEPTION_STATES:
-        raise CallerError(f"in state {status} it is no exception: use FAILURE, RETRY or REVOKED")
+        raise CallerError(f"results in state {status} are not exceptions: use FAILURE, RETRY or REVOKED")
     return {"exc_type": result.exc_type, "exc_message": result.exc_args, "exc_module": result.exc_module}
 
 

@@ -78,7 +78,7 @@ def revive(value: object) -> object:
     while found:
         holder, depth = found.pop()
         if depth > MAX_DEPTH:
-            raise PeerError(f"it is nested more than {MAX_DEPTH} deep: let the task return something flatter")
+            raise PeerError(f"nested more than {MAX_DEPTH} levels deep: return a flatter value from the task")
         for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
             if type(item) is dict and len(item) == 2:
                 item = holder[key] = _revived(item)  # type: ignore[index]  # noqa: PLW2901
@@ -127,8 +127,8 @@ def _spell_other(value: object) -> object:
         if isinstance(value, kind):
             return writer(value)
     raise CallerError(
-        f"{type(value).__name__} has no spelling in JSON: "
-        "use texts, numbers, lists and dicts, or give its class a __json__ method"
+        f"{type(value).__name__} is not JSON serializable: use strings, numbers, lists and dicts, or give "
+        "its class a __json__ method"
     )
 
 
@@ -146,6 +146,6 @@ def spell(value: object) -> bytes:
     except CallerError:
         raise
     except RecursionError:
-        raise CallerError("it is nested too deep for JSON: use something flatter") from None
+        raise CallerError("nested too deep for JSON: use a flatter value") from None
     except (TypeError, ValueError) as error:  # keys that are no texts, and what holds itself
-        raise CallerError(f"{error}: JSON has no spelling for that") from None
+        raise CallerError(f"{error}: not JSON serializable") from None

@@ -17,21 +17,21 @@ def ids_of(value: object) -> list[str]:
     """Return the ids of tasks that a command names: one, or a list."""
     ids = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else None
     if ids is None or len(ids) > _MAX_IDS or not all(map(is_task_id, ids)):
-        raise CallerError(f"give the id of a task, or a list of up to {_MAX_IDS:,} of them")
+        raise CallerError(f"give a task id, or a list of up to {_MAX_IDS:,} task ids")
     return ids
 
 
 def count_of(value: object) -> int:
     """Return how many a command means."""
     if type(value) is not int or not 0 < value <= 1000:
-        raise CallerError("n is a whole number from 1 to 1,000")
+        raise CallerError("n must be an integer from 1 to 1,000")
     return value
 
 
 def queue_name_of(value: object) -> str:
     """Return the queue that a command names."""
     if not is_name(value):
-        raise CallerError("queue is a name of 1 to 255 printable bytes")
+        raise CallerError("queue must be a name of 1 to 255 printable bytes")
     return value
 
 
@@ -40,7 +40,7 @@ def seconds_of(value: object, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise CallerError(f"{name} is a number of seconds above 0")
+        raise CallerError(f"{name} must be a number of seconds above 0")
     return float(value)
 
 
@@ -53,4 +53,4 @@ def signal_of(value: object) -> int:
             return int(found)
     elif type(value) is int and value in {int(each) for each in signal.Signals}:
         return value
-    raise CallerError(f"{value!r} is no signal; use one such as SIGTERM or SIGKILL")
+    raise CallerError(f"unknown signal {value!r}; use a name such as SIGTERM or SIGKILL")

@@ -39,7 +39,9 @@ class Chords:
         Raises what keeps the rest from being sent: CeleriacError. To do it again does no harm.
         """
         if request.group_id is None:
-            raise CallerError("it is part of a chord but names no group; let it be sent as Celery does")
+            raise CallerError(
+                "the task is part of a chord but has no group id; send the chord as Celery does"
+            )
         end = self._backend.end_chord_part(
             group_id=request.group_id,
             group_index=request.group_index,

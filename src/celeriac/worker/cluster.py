@@ -80,7 +80,9 @@ class ClusterThread:
             except NetworkError as error:
                 self._lose(error)
             except Exception:  # whatever it is, a worker that hears nobody any more is of no use
-                logger.exception("What another node sent, or a handler did, went wrong; going on.")
+                logger.exception(
+                    "cluster: cannot handle a message of another node, or a handler failed; continuing"
+                )
                 self._stopped.wait(_PAUSE)
 
     def _turn(self) -> None:
@@ -100,7 +102,11 @@ class ClusterThread:
             is_news, self._refusal = is_news or str(error) != self._refusal, str(error)
         self._is_connected = False
         self._gossip.lose()
-        logger.log(logging.WARNING if is_news else logging.DEBUG, "Other nodes cannot be heard: %s", error)
+        logger.log(
+            logging.WARNING if is_news else logging.DEBUG,
+            "cluster: lost the connection to other nodes: %s",
+            error,
+        )
 
     def _mend(self) -> None:
         """Wait a moment, and try to make the link again."""
@@ -111,7 +117,7 @@ class ClusterThread:
         self._is_connected, self._refusal = True, ""
         self._backoff.reset()
         self._heart.announce()
-        logger.info("Other nodes are heard again.")
+        logger.info("cluster: reconnected to other nodes")
 
     def _pause(self, seconds: float) -> None:
         until = monotonic() + seconds

@@ -88,7 +88,7 @@ class Commands:
         try:
             election = read_election(fields)
         except PeerError:
-            raise CallerError("an election has an id, a topic, and an action of up to 16 KiB") from None
+            raise CallerError("an election needs an id, a topic, and an action of up to 16 KiB") from None
 
         def join(answer: Callable[[object], None]) -> None:
             self._elector.join(
@@ -106,7 +106,9 @@ class Commands:
         ids = ids_of(task_id)
         if terminate:
             if "terminate" not in self._settings.control_allow:
-                raise CallerError("this worker ends no tasks that run: name terminate in control_allow")
+                raise CallerError(
+                    "the worker does not terminate running tasks: add terminate to control_allow"
+                )
             return self._terminate(ids, signal)
         for each in ids:
             self._revoked.add(each, now=monotonic())
@@ -171,7 +173,7 @@ class Commands:
         if self._events.has_task_events:
             return {"ok": "task events already enabled"}
         self._events.dispatcher.groups.add("task")
-        logger.info("Events of tasks are sent from now on: a command asked for it.")
+        logger.info("worker: task events enabled by a control command")
         self._heart.announce()
         return {"ok": "task events enabled"}
 
@@ -180,21 +182,19 @@ class Commands:
         if "task" not in self._events.dispatcher.groups:
             return {"ok": "task events already disabled"}
         self._events.dispatcher.groups.discard("task")
-        logger.info("Events of tasks are not sent any more: a command asked for it.")
+        logger.info("worker: task events disabled by a control command")
         return {"ok": "task events disabled"}
 
     def shutdown(self, **_: object) -> None:
         """End once what runs has ended."""
-        logger.warning("A command asks this worker to end.")
+        logger.warning("worker: shutdown requested by a control command")
         self._stop()
 
     # -- inside
 
     def _places(self, n: object) -> int:
         if self._pool.runs_in_place:
-            raise CallerError(
-                f"a pool of {self._pool.name} runs one task at a time: use threads or processes"
-            )
+            raise CallerError(f"the {self._pool.name} pool runs one task at a time: use threads or processes")
         return count_of(n)
 
     def _terminate(self, ids: list[str], signal_name: object) -> object:
@@ -215,7 +215,8 @@ class Commands:
                 if not self._pool.terminate(assignment.key, signal_number):
                     assignment.signal_number = None
                     logger.warning(
-                        "Task %s runs on: a pool of %s cannot end one task; processes can.",
+                        "worker: cannot terminate task %s: the %s pool cannot stop a single task, use "
+                        "processes",
                         assignment.request.id,
                         self._pool.name,
                     )

@@ -46,6 +46,6 @@ class Crew:
             try:
                 work()
             except BaseException:  # whoever gave it wanted it done, and the next is to be done all the same
-                logger.exception("Something to be done aside failed.")
+                logger.exception("worker: a background job failed")
             with self._mutex:
                 self._busy -= 1

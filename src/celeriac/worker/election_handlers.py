@@ -52,8 +52,8 @@ def _with_mandate(topic: str, handler: Callable[..., object]) -> Handler:
         if takes_action:
             return wraps(handler)(lambda action, _mandate: handler(action))
     raise CallerError(
-        f"the handler of elections on {topic!r:.100} is {handler!r:.100}: "
-        "register a function handler(action) or handler(action, mandate)"
+        f"invalid election handler for {topic!r:.100}, {handler!r:.100}: register a function "
+        "handler(action) or handler(action, mandate)"
     )
 
 

@@ -45,13 +45,15 @@ class ElectionLevel:
             arbiter.read(_PROBE)
         except CeleriacError as error:
             self.note_error(error)
-            self._limited_log.write(logging.WARNING, "look", "The level of elections is not known: %s", error)
+            self._limited_log.write(
+                logging.WARNING, "look", "election: cannot determine the level: %s", error
+            )
             return
         self.note()
         if level is not before:
             log = logger.info if level >= self.min_level else logger.warning
             log(
-                "Elections are of level %s (election_min_level %s): %s",
+                "election: level %s (election_min_level %s): %s",
                 level.name,
                 self.min_level.name,
                 arbiter.reason,
@@ -64,8 +66,8 @@ class ElectionLevel:
         refusal = ""
         if level < self.min_level:
             refusal = (
-                f"elections here are of level {level.name}, below election_min_level "
-                f"({self.min_level.name}): {arbiter.reason}"
+                f"the election level is {level.name}, below election_min_level ({self.min_level.name}): "
+                f"{arbiter.reason}"
             )
         # In one step: other threads read it at any time.
         self.value, self.refusal = level, refusal
@@ -75,5 +77,5 @@ class ElectionLevel:
         """Keep an error of the arbiter that lasts until somebody repairs it; return whether it is one."""
         is_lasting = isinstance(error, AccessRefused) or not isinstance(error, NetworkError)
         if is_lasting:
-            self.refusal = f"the arbiter of elections cannot be used: {error}"
+            self.refusal = f"cannot use the arbiter of elections: {error}"
         return is_lasting

@@ -39,9 +39,9 @@ class ElectedTask:
         try:
             signature = _read(election.action)
         except PeerError:
-            return "its action is no signature of a single task"
+            return "the action is not a signature of a single task"
         if not any(fnmatchcase(signature.task, pattern) for pattern in self._actions):
-            return f"task {signature.task} is not named in election_actions"
+            return f"task {signature.task} is not listed in election_actions"
         return ""
 
     def send(self, action: object, mandate: Mandate) -> None:
@@ -50,13 +50,13 @@ class ElectedTask:
             signature = _read(action)
         except PeerError:
             raise CallerError(
-                "the action of an election on 'task' is the signature of a single task"
+                "the action of an election on 'task' must be the signature of a single task"
             ) from None
         options = {name: value for name, value in signature.options.items() if name in _OPTIONS}
         options["task_id"] = signature.options.get("task_id") or elected_task_id(mandate.id)
         options["headers"] = {FENCING_HEADER: mandate.token}
         if not mandate.still_leader():
-            raise CallerError("the time to send it is over, and another may be elected")
+            raise CallerError("the lease expired before the task was sent, and another node may be elected")
         self._send(signature._replace(options=options))
 
 

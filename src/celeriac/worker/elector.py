@@ -64,8 +64,8 @@ _BUSY: Final = frozenset(
 )
 #: Where it can be left to others.
 _WAITING: Final = frozenset({Phase.NOMINATING, Phase.BACKOFF, Phase.WATCHING})
-_STOPPING: Final = "this worker is stopping"
-_FULL: Final = f"this worker holds {MAX_ELECTIONS:,} elections, and has room for no more: call it again later"
+_STOPPING: Final = "the worker is stopping"
+_FULL: Final = f"the worker has {MAX_ELECTIONS:,} elections in progress, the maximum: retry later"
 
 #: Takes the reason why this node will not act in an election, with the fix; empty if it may act.
 TakeRefusal = Callable[[str], object]
@@ -141,7 +141,7 @@ class Elector:
         check_election(election)
         if not self._is_enabled:
             raise CallerError(
-                "this node runs without gossip, and stands in no election: start it with gossip"
+                "the node runs without gossip, and cannot take part in elections: start it with gossip"
             )
         self._call(lambda now: self.elections.stand(election, now))
 
@@ -186,7 +186,7 @@ class Elector:
         try:
             message = read_message(event)
         except PeerError:
-            self._log("unreadable", "What %.100r says of an election cannot be read.", event.hostname)
+            self._log("unreadable", "election: cannot read an election message of %.100r", event.hostname)
             return
         if isinstance(message, Elect) and message.election.mode is Mode.LEASE:
             return  # no election of workers
@@ -219,7 +219,7 @@ class Elector:
         """Take part in an election; return the reason why this node may not act in it, empty if it may."""
         refusal = self._refusal_to_join(election)
         if refusal:
-            self._log(refusal, "This node takes no part in election %.100r: %s.", election.id, refusal)
+            self._log(refusal, "election %.100r: this node does not take part: %s", election.id, refusal)
             return refusal
         self._carry_out(self.elections.join(election, now))
         return self._refusal_to_act(election) if election.id in self.elections.all else _FULL
@@ -252,7 +252,7 @@ class Elector:
                 case StepDown(id_):
                     self._call(partial(self.elections.stepped_down, id_))
                 case Ended(id_, phase, reason):
-                    logger.info("Election %s is over here (%s): %s.", id_, phase.value, reason)
+                    logger.info("election %s: ended (%s): %s", id_, phase.value, reason)
                 case _:
                     self._tell(effect)
 
@@ -273,23 +273,23 @@ class Elector:
         if self._is_closing:
             return _STOPPING
         if not self._is_enabled:
-            return "this worker runs without gossip: start it with gossip, on Redis or RabbitMQ"
+            return "the worker runs without gossip: start it with gossip, on Redis or RabbitMQ"
         if self._refuses_celery and self._has_celery():
-            return "workers of Celery are there, and election_mixed is refuse: set it to follow"
+            return "Celery workers are present, and election_mixed is refuse: set it to follow"
         if election.mode is Mode.LEASE:
-            return "mode lease is no election of workers: use app.leadership()"
+            return "mode lease is not for worker elections: use app.leadership()"
         return self.level.refusal
 
     def _may_act(self, election: Election) -> bool:
         refusal = self._refusal_to_act(election)
         if refusal:
-            self._log(refusal, "This node does not act in election %.100r: %s.", election.id, refusal)
+            self._log(refusal, "election %.100r: this node cannot act: %s", election.id, refusal)
         return not refusal
 
     def _refusal_to_act(self, election: Election) -> str:
         """Return the reason why this node may not act in an election; empty if it may."""
         if election.topic not in self._handlers:
-            return f"there is no handler for topic {election.topic!r:.100} (gossip.election_handlers)"
+            return f"no handler for topic {election.topic!r:.100} (gossip.election_handlers)"
         return self._refusal(election)
 
     # -- what is done in other threads
@@ -299,7 +299,9 @@ class Elector:
         candidacy = self.elections.all[election.id]
         level = Level.L0 if candidacy.candidates.has_celery else self._arbiter().level
         mandate = Mandate(election, act.token, level, lambda: candidacy.deadline)
-        logger.info("This node won election %s on %s (token %d).", election.id, election.topic, act.token)
+        logger.info(
+            "election %s: won by this node, topic=%s, token=%d", election.id, election.topic, act.token
+        )
         self._actors.put(lambda: self._do(election, mandate))
 
     def _do(self, election: Election, mandate: Mandate) -> None:
@@ -307,7 +309,7 @@ class Elector:
         try:
             if is_failed:  # its turn came late
                 logger.warning(
-                    "What was elected for (%s, %s) is not begun: its time is over before its turn came.",
+                    "election %s: lease expired before the action started, topic=%s",
                     election.id,
                     election.topic,
                 )
@@ -315,7 +317,7 @@ class Elector:
                 self._handlers[election.topic](election.action, mandate)
         except BaseException:  # a handler is the user's own
             is_failed = True
-            logger.exception("What was elected for (%s, %s) failed.", election.id, election.topic)
+            logger.exception("election %s: the action failed, topic=%s", election.id, election.topic)
         self._call(lambda now: self.elections.acted(election.id, now, is_failed=is_failed))
 
     def _ask(self, request: Request) -> None:
@@ -330,12 +332,12 @@ class Elector:
                 self._check_level(request.id)
         except CeleriacError as error:
             if self.level.note_error(error):
-                logger.error("The arbiter of elections cannot be used: %s", error)  # noqa: TRY400
+                logger.error("election: cannot use the arbiter: %s", error)  # noqa: TRY400
                 self._call(lambda now: self.elections.resign(request.id, now))
             else:
-                self._log("arbiter", "The arbiter of elections cannot be asked: %s", error)
+                self._log("arbiter", "election: cannot reach the arbiter: %s", error)
         except Exception:
-            logger.exception("Asking the arbiter failed.")
+            logger.exception("election: the arbiter call failed")
         self._call(lambda now: self.elections.answer(request.id, answer, now, sent_at=sent_at))
 
     def _answer(self, request: Request) -> Answer:
@@ -354,7 +356,7 @@ class Elector:
         """Give an election up if the level is too low: it can fall while we ask, with the connection."""
         refusal = self.level.note()
         if refusal:
-            self._log("level", "This node does not act in election %.100r: %s", id, refusal)
+            self._log("level", "election %.100r: this node cannot act: %s", id, refusal)
             self._call(lambda now: self.elections.resign(id, now))
 
     def _look(self) -> None:

@@ -63,7 +63,7 @@ class Executor:
         except KeyError:
             return self.fail(job, NotRegistered(job.request.task))
         except PeerError as error:
-            return self.fail(job, CallerError(f"the arguments of the task cannot be read ({error})"))
+            return self.fail(job, CallerError(f"cannot decode the task arguments ({error})"))
         context = _context(job, arguments, report)
         with running(context):
             try:
@@ -173,7 +173,7 @@ class Executor:
             except SoftTimeLimitExceeded:
                 raise
             except Exception:
-                logger.exception("The errbacks of task %s[%s] are not called.", context.task, context.id)
+                logger.exception("Cannot call the errbacks of task %s[%s]", context.task, context.id)
         return Outcome(
             FAILURE,
             failure_json(error),
@@ -224,7 +224,7 @@ def _trace(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(type(error), error, way and (way.tb_next or way))
     except Exception:  # noqa: BLE001 - what an exception says of itself may raise anything
-        lines = ["<no traceback: the error cannot be told>\n"]
+        lines = ["<no traceback: cannot format the exception>\n"]
     text = mend_text("".join(lines))
     return text if len(text) <= _MAX_TRACEBACK_CHARS else CUT_MARK + "\n" + text[-_MAX_TRACEBACK_CHARS:]
 
@@ -246,7 +246,7 @@ def _in_thread(function: Callable[..., Any]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
         except Exception:
-            logger.exception("An errback failed.")
+            logger.exception("An errback failed")
 
     @wraps(function)
     def start(*args: Any, **kwargs: Any) -> None:

@@ -106,8 +106,7 @@ class Finisher:
         if not is_done:
             thread.join(1.0)
             logger.error(
-                "Gave up when the worker ended: how %d tasks ended is not stored; those acknowledged "
-                "late are run again.",
+                "worker: stopped before all outcomes were stored, lost=%d; tasks with acks_late run again",
                 len(self._desk.all(Stage.ENDED)),
             )
         return is_done
@@ -129,7 +128,9 @@ class Finisher:
             except _GivenUp:
                 return
             except Exception:  # what is wrong with one batch must not end the worker's only finisher
-                logger.exception("%d tasks could not be ended; their messages come again.", len(batch))
+                logger.exception(
+                    "worker: cannot finish a batch of %d tasks; the broker redelivers them", len(batch)
+                )
 
     def _finish(self, batch: list[Ended]) -> None:
         # Before the next try of a task is sent: it may end elsewhere, and its end must be stored last.
@@ -173,11 +174,11 @@ class Finisher:
         if not postings:
             return True
         try:
-            self._insist(lambda: self._sender.post(postings, timeout=_TRY), "send what follows tasks")
+            self._insist(lambda: self._sender.post(postings, timeout=_TRY), "send follow-up tasks")
         except _GivenUp:
             raise
         except Exception as error:  # noqa: BLE001 - then by themselves: one of them cannot be sent
-            logger.debug("What follows some tasks cannot be sent together: %s", error)
+            logger.debug("worker: cannot send follow-up tasks as one batch: %s", error)
             return False
         return True
 
@@ -187,11 +188,11 @@ class Finisher:
         if not outcome.postings:
             return ended
         try:
-            self._insist(lambda: self._sender.post(outcome.postings, timeout=_TRY), "send what follows tasks")
+            self._insist(lambda: self._sender.post(outcome.postings, timeout=_TRY), "send follow-up tasks")
         except _GivenUp:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for how the task ended
-            logger.error("What follows task %s[%s] cannot be sent: %s", request.task, request.id, error)  # noqa: TRY400
+            logger.error("Cannot send follow-ups of task %s[%s]: %s", request.task, request.id, error)  # noqa: TRY400
             if outcome.state not in (SUCCESS, RETRY):
                 return ended
             return ended._replace(outcome=_failed(outcome, error))
@@ -222,7 +223,7 @@ class Finisher:
         try:
             self._write(backend, results)
         except CallerError as error:  # all others are stored; once more does no harm
-            logger.debug("One of some results cannot be stored: %s", error)
+            logger.debug("worker: cannot store a batch of results: %s", error)
             return [self._stored_alone(backend, each, now) if each in kept else each for each in batch]
         return batch
 
@@ -231,7 +232,7 @@ class Finisher:
         try:
             self._write(backend, list(_results(ended, now)))
         except CallerError as error:
-            logger.error("The result of task %s[%s] cannot be stored: %s", request.task, request.id, error)  # noqa: TRY400
+            logger.error("Cannot store the result of task %s[%s]: %s", request.task, request.id, error)  # noqa: TRY400
             if ended.goes_on:
                 return ended
             failed = ended._replace(outcome=_failed(ended.outcome, error)._replace(children=()))
@@ -251,14 +252,14 @@ class Finisher:
         why = "no result backend is set; chords need one, such as redis://"
         if chords is not None:
             try:
-                self._insist(lambda: chords.end_part(request, outcome), "count the tasks of a group")
+                self._insist(lambda: chords.end_part(request, outcome), "count a chord member")
             except _GivenUp:
                 raise
             except Exception as error:  # noqa: BLE001 - signatures of peers are in it
                 why = f"{type(error).__name__}: {error}"
             else:
                 return
-        logger.error("What waits for group %s may not run: %s", request.group_id, why)
+        logger.error("The chord body of group %s may never run: %s", request.group_id, why)
 
     def _insist(
         self, work: Callable[[], object], what: str, trouble: type[NetworkError] = ConnectionLost
@@ -272,7 +273,7 @@ class Finisher:
                 work()
             except trouble as error:
                 if self._gives_up.is_set():
-                    logger.error("Gave up to %s when the worker ended: %s", what, error)  # noqa: TRY400
+                    logger.error("worker: stopped before it could %s: %s", what, error)  # noqa: TRY400
                     raise _GivenUp from error
                 self._log_trouble(what, error)
             else:
@@ -282,7 +283,7 @@ class Finisher:
     def _log_trouble(self, what: str, error: NetworkError) -> None:
         if monotonic() - self._logged_at >= _LOG_INTERVAL:
             self._logged_at = monotonic()
-            logger.warning("Cannot %s now, and keep trying: %s", what, error)
+            logger.warning("worker: cannot %s, retrying: %s", what, error)
 
 
 class _GivenUp(Exception):

@@ -49,13 +49,12 @@ class Graph:
         if len(self._steps) != len(steps):
             names = [step.name for step in steps]
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise CallerError(f"two steps are named {', '.join(twice)}; give each a name of its own")
+            raise CallerError(f"two steps are named {', '.join(twice)}; give each step a unique name")
         for step in steps:
             for need in (*step.requires, *step.after):
                 if need not in self._steps:
                     raise CallerError(
-                        f"step {step.name!r} needs step {need!r}, which is not there: "
-                        "add it, or leave both out"
+                        f"step {step.name!r} needs step {need!r}, which is missing: add it, or remove both"
                     )
         self._order = self._sorted()
         self._started: list[Step] = []
@@ -137,7 +136,7 @@ class Graph:
                 try:
                     step.stop()
                 except Exception:  # the others are to be stopped all the same
-                    logger.exception("The step %s did not stop in good order.", step.name)
+                    logger.exception("worker: step %s failed to stop", step.name)
 
     def _sorted(self) -> list[Step]:
         order: list[Step] = []
@@ -146,9 +145,7 @@ class Graph:
         while waiting:
             ready = [step for step in waiting if placed.issuperset((*step.requires, *step.after))]
             if not ready:
-                raise CallerError(
-                    f"steps wait for each other in a circle: {' → '.join(self._circle(waiting))}"
-                )
+                raise CallerError(f"circular dependency between steps: {' → '.join(self._circle(waiting))}")
             first = ready[0]
             order.append(first)
             placed.add(first.name)

@@ -142,7 +142,7 @@ class Intake:
         verdict = self._desk.verdict_on(request)
         if verdict is None:
             return False
-        logger.info("Task %s[%s] came again, and is done", request.task, request.id)
+        logger.info("Task %s[%s] delivered again, ignored: already finished", request.task, request.id)
         self._settle_now(delivery, verdict)
         return True
 
@@ -170,8 +170,8 @@ class Intake:
         self._log.write(
             logging.ERROR,
             reason,
-            "Rejected message %.100r of queue %r: %s (%d so far). Its sender must use JSON and valid headers "
-            "within task_max_bytes",
+            "Rejected message %.100r of queue %r: %s (%d so far). Senders must use JSON, valid headers, "
+            "and at most task_max_bytes",
             message.headers.get("id") or message.correlation_id,
             delivery.queue,
             reason,
@@ -213,8 +213,9 @@ class Intake:
                 self._log.write(
                     logging.WARNING,
                     "stays",
-                    "%d tasks wait for their ETA in this worker and cannot be set aside at the broker; other "
-                    "tasks may not run until some are due. Raise worker_eta_task_limit, which is %d",
+                    "worker: cannot return tasks to the broker, tasks_with_eta=%d, "
+                    "worker_eta_task_limit=%d; other tasks may not start until some of them are due. "
+                    "Raise worker_eta_task_limit",
                     len(self.schedule),
                     limit,
                 )
@@ -224,8 +225,9 @@ class Intake:
             self._log.write(
                 logging.WARNING,
                 "set aside",
-                "Set aside %d tasks so far, those with the latest ETA: %d wait in this worker. They return "
-                "before their ETA. To keep more in the worker, raise worker_eta_task_limit",
+                "worker: returned tasks with the latest ETA to the broker, returned=%d, "
+                "worker_eta_task_limit=%d. The broker redelivers them before their ETA. To keep more in "
+                "the worker, raise worker_eta_task_limit",
                 self.aside_count,
                 limit,
             )

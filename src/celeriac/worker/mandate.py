@@ -9,7 +9,7 @@ __all__ = ["Mandate"]
 
 
 class Mandate:
-    """Given to the handler of an election: the token to fence what it writes, and the time it has."""
+    """Argument of an election handler: the fencing token for its writes, and its deadline."""
 
     def __init__(self, election: Election, token: int, level: Level, deadline: Callable[[], float]) -> None:
         self.id = election.id
@@ -25,9 +25,12 @@ class Mandate:
         return f"<Mandate for {self.id} on {self.topic}, token {self.token}, level {self.level.name}>"
 
     def deadline(self) -> float:
-        """Return until when nobody else can be elected, by the monotonic clock; infinite in mode ``once``."""
+        """Return the time before which no other node can be elected, by the monotonic clock.
+
+        Infinite in mode ``once``.
+        """
         return self._deadline()
 
     def still_leader(self) -> bool:
-        """Say whether nobody else can have been elected, at this very moment."""
+        """Return whether no other node can have been elected yet."""
         return monotonic() < self._deadline()

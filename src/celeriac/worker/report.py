@@ -64,7 +64,7 @@ class TaskReport:
                 logger.info("Task %s[%s] succeeded in %.6fs", name, task_id, outcome.runtime)
                 self._send(assignment, "task-succeeded", result=outcome.text, runtime=outcome.runtime)
             case state if state == RETRY:
-                logger.info("Task %s[%s] will be tried again: %s", name, task_id, outcome.text)
+                logger.info("Task %s[%s] retry: %s", name, task_id, outcome.text)
                 self._send(
                     assignment, "task-retried", exception=outcome.text, traceback=outcome.traceback or ""
                 )
@@ -98,8 +98,8 @@ class TaskReport:
         """Tell of a task that is not known here."""
         request = assignment.request
         logger.error(
-            "Task %s[%s] is not registered here: import the module that defines it, or let it have "
-            "a queue of its own",
+            "Task %s[%s] is not registered in this worker: import the module that defines it, or route it "
+            "to a queue of its own",
             request.task,
             request.id,
         )

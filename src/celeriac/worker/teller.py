@@ -60,7 +60,7 @@ class Teller:
         now = monotonic()
         if now - self._logged_at.get(type(error), -inf) >= _LOG_INTERVAL:
             self._logged_at[type(error)] = now
-            logger.warning("Cannot send %.100r: %s", kind, error)
+            logger.warning("events: cannot send %.100r: %s", kind, error)
 
 
 def _cut(name: str, value: object) -> object:

@@ -39,7 +39,7 @@ def unbegun(
         if state == FAILURE:
             following = after_failure(request, arguments, settings=settings, tasks=tasks)
     except CeleriacError as fault:
-        logger.error("What follows task %s[%s] cannot be sent: %s", request.task, request.id, fault)  # noqa: TRY400
+        logger.error("Cannot send follow-ups of task %s[%s]: %s", request.task, request.id, fault)  # noqa: TRY400
     return Outcome(
         state,
         failure_json(error),

@@ -83,7 +83,7 @@ class Worker:
     def run(self) -> None:
         """Work until told to stop. Raises what keeps the worker from starting, or from going on."""
         if self._has_run:
-            raise CallerError("this worker was run already: make another with app.Worker()")
+            raise CallerError("the worker has already run: create another one with app.Worker()")
         self._has_run = True
         self._load_state()
         with stop_signals(self._on_signal, signal.SIGQUIT):
@@ -145,7 +145,7 @@ class Worker:
             try:
                 self.graph.start()
             except ConnectionLost as error:
-                logger.warning("The broker cannot be reached, and is tried again: %s", error)
+                logger.warning("worker: cannot connect to the broker, retrying: %s", error)
                 self._pause(backoff.next())
             else:
                 self._cluster.start()
@@ -191,7 +191,7 @@ class Worker:
         running = len(self.desk.all(Stage.ACTIVE))
         self.tasks.stop_consuming()
         # Only now it is true: who reads it may rely on that nothing more begins.
-        logger.info("Stopping%s.", f" once {running} tasks have ended" if running else "")
+        logger.info("worker: stopping, running=%d", running)
         while not self._stops_now and self.desk.has_unended:
             self.tasks.turn()
         # From here on it is the store or the broker that is waited for, and not for ever.
@@ -212,7 +212,9 @@ class Worker:
         acknowledged = self.tasks.give_back(broken)
         if acknowledged:
             self._post_again(acknowledged)
-        logger.warning("%d tasks were broken off, and go back to their queues.", len(broken))
+        logger.warning(
+            "worker: aborted running tasks and returned them to their queues, count=%d", len(broken)
+        )
 
     def _post_again(self, broken: Sequence[Assignment]) -> None:
         """Send tasks once more that the broker was told are done, when they began."""
@@ -223,7 +225,7 @@ class Worker:
             self._place.sender.post(postings, timeout=_GIVE_BACK_PATIENCE)
         except CeleriacError as error:
             ids = ", ".join(each.request.id for each in broken)
-            logger.error("%d tasks were broken off and lost (%s): %s", len(broken), ids, error)  # noqa: TRY400
+            logger.error("worker: aborted and lost tasks, count=%d, ids=%s: %s", len(broken), ids, error)  # noqa: TRY400
 
     def _end(self) -> None:
         # While the thread still turns that hears what came of it.
@@ -233,7 +235,7 @@ class Worker:
         self.parts.finisher.stop(_GIVE_BACK_PATIENCE if self._stops_now else _PATIENCE)
         self.graph.stop()
         self._save_state()
-        logger.info("%s has stopped.", self.hostname)
+        logger.info("worker: %s has stopped", self.hostname)
 
     # -- what outlives it
 
@@ -242,7 +244,7 @@ class Worker:
             return
         saved = self._state_file.load()
         if saved.damage:
-            logger.error("%s", saved.damage)
+            logger.error("worker: %s", saved.damage)
         self.clock.start([], persisted=saved.clock)
         self.revoked.restore(saved.revoked, now=monotonic())
 
@@ -252,7 +254,7 @@ class Worker:
         try:
             self._state_file.save(clock=self.clock.value, revoked=self.revoked.ages(now=monotonic()))
         except DiskError as error:
-            logger.error("%s", error)  # noqa: TRY400
+            logger.error("worker: %s", error)  # noqa: TRY400
 
     # -- signals
 

@@ -109,9 +109,9 @@ def test_it_sends_until_a_signal_says_what_it_does_and_gives_the_leadership_up(
     app = sys.modules["shopbeat"].app
     assert result.exit_code == 0, result.stderr
     assert "beat reports, process" in result.stderr
-    assert "level L3: all is decided within one process" in result.stderr
+    assert "level L3: decided within one process" in result.stderr
     assert "pulse (every 0.5 s), nightly (0 3 * * *)" in result.stderr
-    assert "This process leads 'reports'" in result.stderr
+    assert "leadership 'reports': acquired" in result.stderr
     assert "Entry 'pulse': sent shop.pulse[" in result.stderr
     assert app.arbiter.leases() == []
 

@@ -245,7 +245,7 @@ def test_one_that_cannot_be_started_is_tried_again_after_a_pause(make: Make, tol
     for now in (1.0, 1.1):
         crew.tick(now)
 
-    assert news.startswith("the web cannot be started: No space left on device; make room")
+    assert news.startswith("the web cannot be started: No space left on device; free disk space")
     assert news.endswith("; it is tried again in 1 s")
     assert told == ["begin web"] * 2
     assert crew.is_up("web")

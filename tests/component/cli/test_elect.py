@@ -261,7 +261,7 @@ def test_an_election_that_nobody_would_take_part_in_is_refused(cluster: Cluster)
     result = cluster.run("elect", "tidy", "--yes")
 
     assert result.exit_code == 2
-    assert "no worker that gossips answered" in result.stderr
+    assert "no worker with gossip answered" in result.stderr
     assert elections(cluster) == []
 
 
@@ -270,7 +270,7 @@ def test_an_election_that_no_worker_may_act_in_is_refused_with_the_reason(cluste
         result = cluster.run("elect", "task", "--action", REPORT, "--id", "e1", "--yes")
 
     assert result.exit_code == 2
-    assert "task shop.report is not named in election_actions (a@1)" in result.stderr
+    assert "task shop.report is not listed in election_actions (a@1)" in result.stderr
 
 
 def test_an_election_among_enough_of_celerys_is_held(cluster: Cluster) -> None:
@@ -314,9 +314,12 @@ def test_who_does_not_say_yes_holds_no_election(cluster: Cluster) -> None:
             ["task", "--action", '{"task": "shop.report", "arg": [7]}'],
             "--action has 'arg', which is not known",
         ),
-        (["tidy", "--id", "x" * 181], "an id of up to 180 printable characters"),
-        (["tidy", "--id", ""], "an id of up to 180 printable characters"),
-        (["tidy", "--action", json.dumps("x" * 20_000)], "nodes refuse more than 16,384"),
+        (["tidy", "--id", "x" * 181], "an election id has up to 180 printable characters"),
+        (["tidy", "--id", ""], "an election id has up to 180 printable characters"),
+        (
+            ["tidy", "--action", json.dumps("x" * 20_000)],
+            "bytes, more than the limit of 16,384: store it elsewhere and send a",
+        ),
         (["tidy", "--mode", "lease"], "--mode"),
     ],
 )

@@ -164,5 +164,6 @@ def test_a_broker_that_cannot_be_reached_is_told_in_one_line_that_names_the_fix(
     assert result.exit_code == 69
     assert result.stdout == ""
     assert result.stderr == (
-        "error: the link to memory broker 'default' is cut; start it, or name another with --broker URL\n"
+        "error: the connection to memory broker 'default' is cut; "
+        "start it, or name another with --broker URL\n"
     )

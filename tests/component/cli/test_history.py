@@ -180,7 +180,7 @@ def test_a_task_is_shown_with_what_it_was_given_and_what_it_returned(warehouse: 
     shown = lines(result.stdout)
     assert "args        (1, 'ä')" in shown
     assert "result      =1+1" in shown
-    assert "exception and traceback is not in the log" in result.stderr
+    assert "the event with exception and traceback was removed from the log" in result.stderr
     assert is_harmless(result.stdout)
     assert (document["uuid"], document["result"], document["state"]) == ("t1", "=1+1", "SUCCESS")
     assert document["tries"][0]["outcome"] == "SUCCESS"
@@ -272,7 +272,7 @@ def test_a_statement_that_does_more_is_refused_with_code_2(warehouse: Path, text
     result = run(warehouse, "sql", text)
 
     assert result.exit_code == 2
-    assert "one SELECT over the tables" in result.stderr
+    assert "a single SELECT over the tables" in result.stderr
 
 
 # -- what all have in common
@@ -340,9 +340,12 @@ def test_the_option_names_another_warehouse(warehouse: Path, tmp_path: Path) -> 
         (["top", "--plot", "--json"], "--plot draws for people"),
         (["task", "nobody"], "no task 'nobody'"),
         (["workflow", "nobody"], "no task 'nobody'"),
-        (["export", "nothing", "--to", "x.csv"], "is no table"),
-        (["export", "tasks", "--to", "x.xlsx"], "'x.xlsx' is nowhere that a table can be written to"),
-        (["export", "tasks", "--to", "x.csv", "--name", "y"], "only a table in PostgreSQL"),
+        (["export", "nothing", "--to", "x.csv"], "unknown table"),
+        (["export", "tasks", "--to", "x.xlsx"], "cannot export to 'x.xlsx': use"),
+        (
+            ["export", "tasks", "--to", "x.csv", "--name", "y"],
+            "--name applies to PostgreSQL only: remove it, or give another file or",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_told_with_the_fix(

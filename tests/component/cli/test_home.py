@@ -152,7 +152,7 @@ def test_a_note_is_not_written_through_a_link(
     (tmp_path / "precious").write_text("mine")
     (tmp_path / name).symlink_to("precious")
 
-    with pytest.raises(DiskError, match=rf"{name} cannot be written: .*; it is a link"):
+    with pytest.raises(DiskError, match=rf"{name} cannot be written: .*; symbolic links are not followed"):
         note(Home(tmp_path))
 
     assert (tmp_path / "precious").read_text() == "mine"

@@ -17,7 +17,7 @@ def test_who_leads_what_is_shown_with_the_level_below(cluster: Cluster) -> None:
     assert head.split() == ["NAME", "LEADER", "SINCE", "TOKEN", "TTL", "REMAINING"]
     assert row.split()[:2] == ["nightly-report", "web1@lab"]
     assert f" {leader.token}  30 s " in row
-    assert level == "level L3: all is decided within one process"
+    assert level == "level L3: decided within one process"
 
 
 def test_the_same_rows_can_be_had_as_json(cluster: Cluster) -> None:
@@ -26,7 +26,7 @@ def test_the_same_rows_can_be_had_as_json(cluster: Cluster) -> None:
 
     told = json.loads(result.stdout)
     (row,) = told.pop("leaders")
-    assert told == {"level": "L3", "min_level": "L2", "reason": "all is decided within one process"}
+    assert told == {"level": "L3", "min_level": "L2", "reason": "decided within one process"}
     assert (row["name"], row["leader"], row["token"], row["ttl"]) == (
         "nightly-report",
         "web1@lab",
@@ -57,7 +57,7 @@ def test_when_nobody_leads_it_says_so(cluster: Cluster) -> None:
     result = cluster.run("leaders")
 
     assert result.exit_code == 0
-    assert result.stdout == "level L3: all is decided within one process\n"
+    assert result.stdout == "level L3: decided within one process\n"
     assert result.stderr == 'No leases held. A program acquires one with app.leadership("name")\n'
 
 

@@ -13,7 +13,7 @@ from celeriac.programs.service import Ailment
 from celeriac.store.recorder_status import RecorderStatus, write_status
 
 #: What is said of a full disk, and what to do.
-FULL = "the disk takes nothing: No space left on device; make room, or take a larger disk"
+FULL = "disk full or read-only: No space left on device; free disk space, or use a larger disk"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_recorder_ails_by_what_it_tells(recorder: RecorderProgram) -> None:
     still_cut = recorder.ailment()
 
     assert well is None
-    assert cut == Ailment("there is no link to the broker", "there is no link to the broker: refused")
+    assert cut == Ailment("disconnected from the broker", "disconnected from the broker: refused")
     assert still_cut is not None
     assert still_cut.kind == cut.kind
 
@@ -68,7 +68,7 @@ def test_one_that_tells_nothing_any_more_is_silent_and_then_hangs(recorder: Reco
 
     assert kinds == [*[""] * 15, *["silent"] * 45, "hung"]
     assert [each is not None and each.is_hung for each in looks] == [*[False] * 60, True]
-    assert looks[15] == Ailment("silent", "it has shown no sign of life for 15 seconds")
+    assert looks[15] == Ailment("silent", "no status update for 15 seconds")
     assert recorder.ailment() is None
 
 

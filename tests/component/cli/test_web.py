@@ -33,8 +33,8 @@ def test_an_audit_that_cannot_be_written_is_told_before_anything_is_served(tmp_p
     done = run_here(*NOWHERE, "--allow-control", "--audit", str(tmp_path), env={})
 
     assert done.returncode == 1
-    assert f"{tmp_path} cannot be written, so nobody could act" in done.stderr.decode()
-    assert "name a file that can be written with --audit" in done.stderr.decode()
+    assert f"{tmp_path} cannot be written, actions are disabled" in done.stderr.decode()
+    assert "free disk space, or name a writable file with --audit" in done.stderr.decode()
 
 
 def test_where_nobody_may_act_no_audit_is_made(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_what_the_log_has_no_more_is_said(tmp_path: Path, row: int) -> None:
 
     assert story.payload == {"result": "'done'"}
     (note,) = story.notes
-    assert "args and kwargs is not in the log" in note
+    assert "the event with args and kwargs was removed from the log" in note
 
 
 def test_a_log_that_is_gone_or_damaged_costs_the_payload_and_nothing_else(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_log_that_is_gone_or_damaged_costs_the_payload_and_nothing_else(tmp_pa
 
     assert of_damaged.payload == of_gone.payload == {}
     assert "checksum" in of_damaged.notes[0]
-    assert "the log cannot be read" in of_gone.notes[0]
+    assert "cannot read the log, which has the arguments and the result" in of_gone.notes[0]
     assert len(of_damaged.attempts) == len(of_gone.attempts) == 2
 
 
@@ -121,7 +121,7 @@ def test_a_log_that_is_gone_or_damaged_costs_the_payload_and_nothing_else(tmp_pa
 def test_a_task_that_nobody_heard_of_is_refused(tmp_path: Path, uuid: str) -> None:
     root = published(tmp_path, "nowhere")
 
-    with history.open(root) as warehouse, pytest.raises(CallerError, match="mend the id"):
+    with history.open(root) as warehouse, pytest.raises(CallerError, match="check the id"):
         warehouse.task(uuid)
 
 
@@ -194,7 +194,7 @@ def test_one_that_was_tried_twice_or_tells_of_itself_has_all_its_events(tmp_path
         ("task-rejected", "w1@lab", "given back to the broker"),
     ]
     assert story.unread == 5
-    assert "the log cannot be read" in story.notes[0]
+    assert "cannot read the log, which has the arguments and the result" in story.notes[0]
 
 
 def test_an_event_of_another_task_is_not_taken_for_one_of_it(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_an_event_of_another_task_is_not_taken_for_one_of_it(tmp_path: Path) -> 
     story = story_of(tmp_path / "warehouse", tmp_path / "log", **PLAIN, result_row=2 * BASE + 8)
 
     assert (story.unread, story.payload) == (4, {})
-    assert "result is not in the log" in story.notes[0]
+    assert "the event with result was removed from the log" in story.notes[0]
 
 
 def test_a_task_in_many_files_is_read_from_the_last_of_them(

@@ -281,13 +281,13 @@ def test_a_sketch_that_cannot_be_read_is_told_with_the_fix(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_asked_is_refused(warehouse: Warehouse) -> None:
-    with pytest.raises(CallerError, match="'week' is no length of time"):
+    with pytest.raises(CallerError, match="invalid interval 'week': use"):
         warehouse.latency(by="week")  # type: ignore[arg-type]
-    with pytest.raises(CallerError, match="'worst' is no ranking"):
+    with pytest.raises(CallerError, match="invalid ranking 'worst': use one of"):
         warehouse.top("worst")  # type: ignore[arg-type]
     with pytest.raises(CallerError, match="at least 1, not 0"):
         warehouse.top(limit=0)
-    with pytest.raises(CallerError, match="not told apart by 'name'"):
+    with pytest.raises(CallerError, match="cannot group attempts by 'name'"):
         warehouse.latency_per("name")  # type: ignore[arg-type]
     with pytest.raises(CallerError, match="at least 1, not 0"):
         warehouse.latency_per("task", limit=0)

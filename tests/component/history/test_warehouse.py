@@ -143,7 +143,7 @@ def test_an_answer_is_a_frame_of_arrow_pandas_or_polars(shared: Warehouse) -> No
 
 @pytest.mark.parametrize("name", ["nothing", "tasks; DROP TABLE tasks", 'tasks" --', ""])
 def test_a_table_that_there_is_not_is_refused(shared: Warehouse, name: str) -> None:
-    with pytest.raises(CallerError, match="is no table: take one of tasks"):
+    with pytest.raises(CallerError, match="use one of tasks"):
         shared.table(name)
 
 
@@ -209,7 +209,7 @@ def test_tables_of_a_later_version_are_not_read_as_if_they_were_ours(root: Path)
     assert manifest is not None
     write_manifest(place_for(root), msgspec.structs.replace(manifest, schemas={"tasks": 99}))
 
-    with pytest.raises(DiskError, match="has tasks of version 99, and this is"):
+    with pytest.raises(DiskError, match="has tasks of version 99, newer than"):
         history.open(root)
 
 
@@ -245,7 +245,7 @@ def test_files_that_go_between_the_manifest_and_their_reading_are_looked_for_onc
 def test_files_that_are_gone_for_good_are_told_with_the_fix(warehouse: Warehouse, root: Path) -> None:
     shutil.rmtree(root / "tables" / "tasks" / "run-1" / "day=2026-11-15")
 
-    with pytest.raises(DiskError, match="which celeriac pipeline run makes anew"):
+    with pytest.raises(DiskError, match="run celeriac pipeline run to rebuild it"):
         warehouse.table("tasks").dicts()
     with pytest.raises(DiskError, match="lacks files"):
         warehouse.sql("SELECT uuid FROM tasks").fetch()
@@ -255,7 +255,7 @@ def test_a_damaged_file_is_told_with_the_fix(warehouse: Warehouse, root: Path) -
     (damaged,) = (root / "tables" / "tasks").glob("*/day=2026-11-15/*")
     damaged.write_bytes(b"not Parquet at all")
 
-    with pytest.raises(DiskError, match="which celeriac pipeline run makes anew"):
+    with pytest.raises(DiskError, match="run celeriac pipeline run to rebuild it"):
         warehouse.table("tasks").dicts()
 
 
@@ -273,7 +273,7 @@ def test_a_manifest_cannot_lead_out_of_its_warehouse(root: Path, path: str) -> N
     )
     write_manifest(place_for(root), manifest)
 
-    with history.open(root) as warehouse, pytest.raises(CallerError, match="cannot be the name of a file"):
+    with history.open(root) as warehouse, pytest.raises(CallerError, match="invalid file name"):
         warehouse.table("tasks").dicts()
 
 
@@ -390,10 +390,10 @@ def test_whatever_does_more_than_read_the_tables_is_refused(
     out = tmp_path / "out"
     quoted = [str(path).replace("'", "''") for path in (out, file, shared_root / "current.json")]
 
-    with pytest.raises(CallerError, match="this cannot be asked") as refused:
+    with pytest.raises(CallerError, match="invalid query") as refused:
         shared.sql(text.format(out=quoted[0], file=quoted[1], manifest=quoted[2])).fetch()
 
-    assert "one SELECT over the tables" in str(refused.value)
+    assert "a single SELECT over the tables" in str(refused.value)
     assert not out.exists()
     assert file.read_bytes() == before
     assert secret_variable.num_rows == 4

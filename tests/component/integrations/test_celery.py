@@ -64,7 +64,12 @@ def test_a_worker_that_is_heard_is_a_member(observer: Observer) -> None:
     observer.receive(worker("heartbeat"))
 
     told = observer.members[WORKER]
-    assert (told["state"], told["reason"], told["pid"], told["freq"]) == ("ALIVE", "heard of", 19036, 2.0)
+    assert (told["state"], told["reason"], told["pid"], told["freq"]) == (
+        "ALIVE",
+        "heartbeat on time",
+        19036,
+        2.0,
+    )
 
 
 def test_a_batch_of_events_is_heard_too(observer: Observer) -> None:
@@ -89,13 +94,13 @@ def test_what_happens_is_logged(observer: Observer, clock: Clock, caplog: pytest
     observer.receive(worker("offline", clock=4))
 
     assert caplog.messages == [
-        f"{WORKER} is there (process 19036).",
-        f"{WORKER} is suspect: silent for 6.5 s (phi 18.9).",
-        f"{WORKER} is no longer suspect.",
-        f"{WORKER} is suspect: silent for 6.5 s (phi 18.8).",
-        f"{WORKER} is lost: silent for 9.5 s.",
-        f"{WORKER} is there (process 19036).",
-        f"{WORKER} left.",
+        f"celeriac: {WORKER} joined, pid=19036",
+        f"celeriac: {WORKER} suspect, silent for 6.5 s, phi=18.9",
+        f"celeriac: {WORKER} alive again",
+        f"celeriac: {WORKER} suspect, silent for 6.5 s, phi=18.8",
+        f"celeriac: {WORKER} lost: silent for 9.5 s",
+        f"celeriac: {WORKER} joined, pid=19036",
+        f"celeriac: {WORKER} left",
     ]
 
 
@@ -137,7 +142,7 @@ def test_a_fault_of_ours_is_told_once_in_a_while_and_never_raised(
         wait(observer, clock, 59.0)
 
     assert observer.faults == 118
-    assert caplog.messages == ["The detector failed (1 times so far)."]
+    assert caplog.messages == ["celeriac: the failure detector raised an exception, count=1"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -200,11 +205,11 @@ def test_to_install_twice_is_to_install_once(app: Celery) -> None:
     ("settings", "told"),
     [
         # Letter by letter it would be a list, and a star among them.
-        ({"election_actions": "shop.*"}, "give a list of texts"),
+        ({"election_actions": "shop.*"}, "give a list of strings; in a variable: a,b"),
         ({"election_actions": ["shop.*"], "election_urll": "redis://web1"}, "election_urll"),
         ({"election_actions": ["shop.*"], "election_url": "web1"}, "give a URL"),
         ({"election_actions": ["shop.*"], "election_min_level": "L9"}, "choose L0, L1, L2, L3"),
-        ({"election_url": "redis://web1"}, "need election_actions"),
+        ({"election_url": "redis://web1"}, "have no effect without election_actions"),
     ],
 )
 def test_a_setting_that_is_wrong_is_told_at_once(app: Celery, settings: dict[str, Any], told: str) -> None:
@@ -250,7 +255,7 @@ def test_without_gossip_there_is_no_step_and_the_command_says_so() -> None:
 
     assert not step.include_if(consumer)
     state = type("State", (), {"consumer": consumer})
-    assert _tell_members(state) == {"error": "this worker runs without gossip, and hears of nobody"}
+    assert _tell_members(state) == {"error": "the worker runs without gossip, and cannot see other workers"}
 
 
 def test_without_celery_it_says_what_to_install() -> None:

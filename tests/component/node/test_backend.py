@@ -60,7 +60,9 @@ def test_the_url_says_which_backend_it_is(url: str, kind: type) -> None:
 def test_without_a_backend_there_are_no_results_and_the_error_says_how_to_have_them() -> None:
     app = Celeriac(MemoryBroker(), environ={})
 
-    with pytest.raises(ImproperlyConfigured, match="set result_backend to where"):
+    with pytest.raises(
+        ImproperlyConfigured, match="no result backend is set; set result_backend to the URL that the"
+    ):
         app.AsyncResult("a")
 
 

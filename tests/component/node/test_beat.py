@@ -154,7 +154,9 @@ def test_who_follows_tells_who_leads(scene: Scene, caplog: pytest.LogCaptureFixt
         scene.add()
 
         owner = scene.leader
-        assert wait_until(lambda: f"{owner} leads; this process waits" in caplog.text, patience=PATIENCE)
+        assert wait_until(
+            lambda: f"beat: {owner} is leader; this process is on standby" in caplog.text, patience=PATIENCE
+        )
 
 
 def test_a_leader_that_is_told_to_stop_lets_another_lead_at_once(scene: Scene) -> None:
@@ -223,7 +225,8 @@ def test_a_clock_that_was_set_back_is_told(scene: Scene, caplog: pytest.LogCaptu
     scene.now = BEGIN - 3600
 
     assert wait_until(
-        lambda: "ahead of this clock, of entry 'report' by 3610" in caplog.text, patience=PATIENCE
+        lambda: "beat: the last tick of entry 'report' is 3610 seconds ahead of this" in caplog.text,
+        patience=PATIENCE,
     )
     assert scene.ticks == [10.0]
 
@@ -269,7 +272,7 @@ def test_nothing_is_sent_that_could_not_be_noted_and_after_doubt_another_term_be
     scene.arbiter.is_up = False
 
     scene.now = BEGIN + INTERVAL
-    assert wait_until(lambda: "cannot be noted for now" in caplog.text, patience=PATIENCE)
+    assert wait_until(lambda: "cannot record due ticks" in caplog.text, patience=PATIENCE)
     sent_meanwhile = scene.ticks
     scene.arbiter.is_up = True
 

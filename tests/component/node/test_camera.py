@@ -124,7 +124,10 @@ def test_a_camera_that_raises_is_logged_and_goes_on(caplog: pytest.LogCaptureFix
 
     assert goes_on
     assert camera.taken == 0
-    assert "A picture of Broken failed: no film for 2 tasks; the next is tried in time." in caplog.messages
+    assert (
+        "camera: picture of Broken failed, retrying at the next interval: no film for 2 tasks"
+        in caplog.messages
+    )
 
 
 def test_what_fails_is_told_by_the_name_of_the_film(caplog: pytest.LogCaptureFixture) -> None:
@@ -136,7 +139,9 @@ def test_what_fails_is_told_by_the_name_of_the_film(caplog: pytest.LogCaptureFix
         failed = wait_until(lambda: camera.failed > 0 and bool(caplog.messages), patience=PATIENCE)
 
     assert failed
-    assert caplog.messages[0] == "A picture of Torn failed: torn at 2 tasks; the next is tried in time."
+    assert (
+        caplog.messages[0] == "camera: picture of Torn failed, retrying at the next interval: torn at 2 tasks"
+    )
 
 
 def test_a_camera_may_end_itself() -> None:

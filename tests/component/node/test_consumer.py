@@ -1042,7 +1042,7 @@ def test_who_waits_for_a_link_that_is_refused_is_told_why() -> None:
     consumer = consumer_of(store)
     consumer.start(Threads())
 
-    with pytest.raises(AccessRefused, match="refused us"):
+    with pytest.raises(AccessRefused, match="access refused by"):
         consumer.wait_until_up(Threads().flag(), PATIENCE)
 
     assert consumer._up_flags == []

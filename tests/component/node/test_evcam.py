@@ -106,7 +106,7 @@ def test_evcam_goes_on_with_a_camera_that_raises(app: Celeriac, caplog: pytest.L
         thread.join(PATIENCE)
 
     assert goes_on
-    assert "A picture of Broken failed" in caplog.text
+    assert "camera: picture of Broken failed" in caplog.text
 
 
 def test_times_are_for_cameras_that_are_not_made_yet(app: Celeriac) -> None:
@@ -143,7 +143,7 @@ def test_a_camera_is_found_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("camera", [7, object(), dict])
 def test_what_is_no_camera_is_refused(app: Celeriac, camera: object) -> None:
-    with pytest.raises(CallerError, match="no camera"):
+    with pytest.raises(CallerError, match="invalid camera"):
         make_camera(camera, app)
 
 
@@ -153,7 +153,7 @@ def test_a_film_that_needs_arguments_is_to_be_made_first(app: Celeriac) -> None:
             super().__init__()
             self.url = url
 
-    with pytest.raises(CallerError, match="make one first"):
+    with pytest.raises(CallerError, match="create an instance"):
         make_camera(Roll, app)
 
 
@@ -278,7 +278,7 @@ def test_a_file_that_holds_no_pid_is_kept(content: str, app: Celeriac, tmp_path:
     notes = tmp_path / "notes.txt"
     notes.write_text(content)
 
-    with pytest.raises(CallerError, match=r"notes\.txt holds no pid: remove it"):
+    with pytest.raises(CallerError, match=r"notes\.txt has no pid: remove it"):
         evcam(Album, pidfile=notes, timer=Timer(interrupt), app=app)
 
     assert notes.read_text() == content

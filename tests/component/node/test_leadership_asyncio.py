@@ -113,7 +113,7 @@ def test_with_a_timeout_it_is_raised_that_nobody_can_be_asked(
 ) -> None:
     broker.is_up = False
 
-    with pytest.raises(ConnectionLost, match="away"):
+    with pytest.raises(ConnectionLost, match="is stopped"):
         asyncio.run(app.leadership("report").elect_async(timeout=timeout))
 
     assert come_true(lambda: not leader_threads())

@@ -123,7 +123,7 @@ def test_who_is_told_that_it_is_anothers_steps_down(fickle: Fickle) -> None:
     leader.elect()
 
     assert come_true(lambda: reasons)
-    assert reasons == ["lost to another"]
+    assert reasons == ["lost to another node"]
     assert come_true(lambda: not leader_threads())
     assert not leader.is_leader()
 
@@ -147,7 +147,7 @@ def test_who_cannot_renew_steps_down_and_stays_so_until_it_enters_again(
     assert not led_between
     assert led_again
     assert leader.token > first
-    assert "This process leads 'report' no more: not renewed in time." in caplog.messages
+    assert "leadership 'report': lost: not renewed in time" in caplog.messages
     leader.resign()
 
 
@@ -213,7 +213,7 @@ def test_a_fault_in_stepping_down_keeps_nothing(app: Celeriac, caplog: pytest.Lo
     leader.resign()
 
     assert app.arbiter.leases() == []
-    assert "What was to be done when leadership 'report' ends failed." in caplog.messages
+    assert "leadership 'report': the on_lost callback failed" in caplog.messages
 
 
 def test_who_cannot_release_it_is_not_kept(fickle: Fickle, app: Celeriac) -> None:
@@ -285,7 +285,7 @@ def test_who_finds_by_a_note_that_it_is_lost_leads_no_more(fickle: Fickle) -> No
     assert not left
     assert not led
     assert leader.note == b""
-    assert come_true(lambda: reasons == ["lost to another"])
+    assert come_true(lambda: reasons == ["lost to another node"])
 
 
 def test_a_note_that_may_be_left_or_not_is_told(fickle: Fickle) -> None:

@@ -118,7 +118,7 @@ def test_workers_that_cannot_be_asked_are_no_reason_to_know_nothing(monkeypatch:
     app.close()
 
     assert told == {"celery": 0, "mail": 0}
-    assert lengths.trouble == "workers could not be asked: no permission to publish there"
+    assert lengths.trouble == "cannot query the workers: no permission to publish there"
 
 
 def test_a_fault_of_ours_is_told_too(

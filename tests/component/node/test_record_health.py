@@ -29,16 +29,16 @@ def test_a_recorder_that_records_is_well(tmp_path: Path) -> None:
 
 
 def test_where_no_recorder_told_of_itself_that_is_what_is_wrong(tmp_path: Path) -> None:
-    assert ailment(tmp_path) == f"no recorder has told of itself in {tmp_path}"
+    assert ailment(tmp_path) == f"no recorder status found in {tmp_path}"
 
 
 @pytest.mark.parametrize(
     ("state", "answer"),
     [
-        ("disk", "the disk takes nothing: no room"),
-        ("dropping", "the disk takes nothing, and events are dropped: no room"),
-        ("link", "there is no link to the broker: no room"),
-        ("stopped", "it was stopped: no room"),
+        ("disk", "disk full or read-only: no room"),
+        ("dropping", "disk full or read-only, dropping events: no room"),
+        ("link", "disconnected from the broker: no room"),
+        ("stopped", "stopped by request: no room"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_reason(tmp_path: Path, state: str, answer: str) -> None:
@@ -59,7 +59,7 @@ def test_a_recorder_that_ended_with_an_error_says_which(tmp_path: Path) -> None:
 
     told.fail(OSError("the queue is of another kind"))
 
-    assert ailment(tmp_path) == "it ended with an error: the queue is of another kind"
+    assert ailment(tmp_path) == "stopped with an error: the queue is of another kind"
     status = read_status(tmp_path)
     assert status is not None
     assert (status.state, status.recorded) == ("failed", 7)
@@ -72,7 +72,7 @@ def test_a_recorder_that_shows_no_life_is_not_well(tmp_path: Path) -> None:
 
     answers = [ailment(tmp_path, now=lambda age=age: status.updated_at + age) for age in (14.0, 60.0)]  # type: ignore[misc]
 
-    assert answers == ["", "it has shown no sign of life for 60 seconds"]
+    assert answers == ["", "no status update for 60 seconds"]
 
 
 def test_a_recorder_whose_process_is_gone_is_not_well(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_recorder_whose_process_is_gone_is_not_well(tmp_path: Path) -> None:
 
     answer = ailment(tmp_path, is_alive=lambda _pid: False)
 
-    assert answer == f"its process, {os.getpid()}, is gone"
+    assert answer == f"process {os.getpid()} is not running"
 
 
 def test_the_file_is_for_its_owner_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written_to_ends_nothing(tmp_path: Path) -> None
 def test_a_file_that_is_none_of_ours_tells_nothing(tmp_path: Path) -> None:
     (tmp_path / "status.json").write_bytes(b"\xff not ours")
 
-    assert ailment(tmp_path).startswith("no recorder has told of itself")
+    assert ailment(tmp_path).startswith("no recorder status found in")
 
 
 # -- systemd

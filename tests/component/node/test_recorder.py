@@ -198,7 +198,7 @@ def test_the_time_before_the_start_is_a_gap_if_there_is_a_log(broker: MemoryBrok
     runs.stop()
 
     (gap,) = runs.gaps
-    assert (gap.since, gap.reason) == (1000.0, "no recorder ran")
+    assert (gap.since, gap.reason) == (1000.0, "no recorder was running")
 
 
 def test_events_that_come_while_the_log_is_opened_are_recorded_behind_the_gap_of_the_restart(
@@ -219,7 +219,7 @@ def test_events_that_come_while_the_log_is_opened_are_recorded_behind_the_gap_of
     gap, first, _ = disk.events
     assert state == "starting"
     assert isinstance(gap, Gap)
-    assert (gap.since, gap.reason, runs.uuids) == (1000.0, "no recorder ran", ["a", "b"])
+    assert (gap.since, gap.reason, runs.uuids) == (1000.0, "no recorder was running", ["a", "b"])
     assert gap.until <= (first.local_received or 0.0)
 
 
@@ -253,7 +253,7 @@ def test_events_that_find_no_room_while_the_log_is_opened_are_counted_in_a_gap(b
 
     (gap,) = runs.gaps
     assert runs.uuids == ["a", "b"]
-    assert gap.reason.startswith("1 events were dropped")
+    assert gap.reason.startswith("1 events dropped, because they could not be written")
 
 
 def test_a_link_that_is_lost_while_the_log_is_opened_is_a_gap_behind_that_of_the_restart(
@@ -275,7 +275,7 @@ def test_a_link_that_is_lost_while_the_log_is_opened_is_a_gap_behind_that_of_the
     runs.stop()
 
     restart, loss = runs.gaps
-    assert (restart.since, restart.reason, runs.uuids) == (1000.0, "no recorder ran", ["a"])
+    assert (restart.since, restart.reason, runs.uuids) == (1000.0, "no recorder was running", ["a"])
     assert restart.until <= loss.since
     assert "is cut" in loss.reason
 
@@ -326,7 +326,7 @@ def test_what_could_not_be_recorded_is_told_at_the_end(broker: MemoryBroker) -> 
     runs.stop()
 
     assert isinstance(runs.error, DiskError)
-    assert str(runs.error) == "2 events were received and not recorded, they are lost: the disk is full"
+    assert str(runs.error) == "received but not recorded: 2 events, they are lost: the disk is full"
     assert disk.is_closed
 
 
@@ -406,7 +406,7 @@ def test_a_display_that_fails_ends_nothing_and_is_told_once(
     runs.stop()
 
     assert (runs.uuids, runs.error) == (["a"], None)
-    assert caplog.messages.count("It cannot be told how the recorder is: no space left") == 1
+    assert caplog.messages.count("recorder: cannot write the recorder status: no space left") == 1
 
 
 def test_a_message_is_as_long_as_it_was_before_it_was_compressed(broker: MemoryBroker) -> None:

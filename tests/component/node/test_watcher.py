@@ -253,7 +253,7 @@ def test_a_worker_that_leaves_is_told_as_such(app: Celeriac) -> None:
         )
         presence = watcher.presences()["w1@lab"]
 
-    assert presence.reason == "said farewell"
+    assert presence.reason == "shut down cleanly"
     assert presence.since_at >= begun_at - 1
 
 
@@ -264,7 +264,7 @@ def test_streams_of_events_are_bounded_for_each_owner_and_in_all(app: Celeriac) 
         for owner in owners[:MAX_LISTENERS_OF_OWNER]:
             stack.enter_context(watcher.listening(owner))
         of_owner, of_other = watcher.refusal(owners[0]), watcher.refusal(owners[-1])
-        with pytest.raises(CallerError, match="16 streams of events are open for owner-0: close one first"):
+        with pytest.raises(CallerError, match="16 event streams are open for owner-0: close one first"):
             stack.enter_context(watcher.listening(owners[0]))
         for owner in owners[MAX_LISTENERS_OF_OWNER:]:
             stack.enter_context(watcher.listening(owner))
@@ -272,7 +272,7 @@ def test_streams_of_events_are_bounded_for_each_owner_and_in_all(app: Celeriac) 
 
     assert "for owner-0" in of_owner
     assert of_other == ""
-    assert in_all == "64 streams of events are open: close one first"
+    assert in_all == "64 event streams are open: close one first"
     assert watcher.refusal(owners[0]) == ""
 
 

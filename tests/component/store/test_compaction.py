@@ -137,7 +137,7 @@ def test_a_damaged_segment_stops_the_merge_of_its_neighbours_alone(root: Path) -
 
     assert (report.merged, report.made) == (6, 1)
     assert len(report.damage) == 1
-    assert "left as they are" in report.damage[0]
+    assert "are not compacted" in report.damage[0]
     assert len([segment for segment in log.segments() if segment.recorder == "a"]) == 6
 
 
@@ -150,7 +150,7 @@ def test_what_a_damaged_segment_was_made_of_is_not_swept(root: Path) -> None:
     report = merge_small(log, now=LATER)
 
     assert report.swept == 0
-    assert "still there" in report.damage[0]
+    assert "still exist" in report.damage[0]
     assert verify(log, set_aside=True).findings[0].kind == "altered"
     assert log.segments() == old
     assert times(list(log.read())) == [1, 2]
@@ -207,5 +207,5 @@ def test_segments_with_columns_that_are_not_known_are_read_but_not_merged(root: 
     report = merge_small(log, now=HOUR_AT + 1e6)
 
     assert (report.merged, log.segments()) == (0, newer)
-    assert "added_later, which would be lost: upgrade celeriac here" in report.damage[0]
+    assert "added_later, which would be lost: upgrade Celeriac" in report.damage[0]
     assert (len(list(log.read())), log.damage) == (2, [])

@@ -379,7 +379,7 @@ def test_a_damaged_segment_is_told_of_and_the_rest_is_read(root: Path) -> None:
     assert times(read) == [1, 4]
     assert len(log.damage) == 1
     assert bad.path in log.damage[0]
-    assert "2 events are left out" in log.damage[0]
+    assert "2 events are skipped" in log.damage[0]
 
 
 def test_damage_is_that_of_the_last_reading(root: Path) -> None:
@@ -452,7 +452,7 @@ def test_a_segment_that_the_system_does_not_let_us_read_is_told_of(root: Path) -
     log.place = Meddling(log.place, refused.path, refuse)
 
     assert times(list(log.read())) == [1, 3]
-    assert log.damage == [f"{refused.path} cannot be read: Input/output error; what is in it is left out"]
+    assert log.damage == [f"{refused.path} cannot be read: Input/output error; its content is skipped"]
 
 
 def test_a_segment_under_the_name_of_another_is_told_of(root: Path) -> None:
@@ -534,7 +534,7 @@ def test_events_that_a_segment_lacks_are_told_of_unless_retention_took_them(root
 
     assert times(list(log.read())) == [1, 2]
     (told,) = log.damage
-    assert "3 events of 1-5 of a are not in events/" in told
+    assert "3 events of 1-5 of a are missing in events/" in told
     assert list(log.read(since=HOUR_AT + 9)) == []
     assert log.damage == []
     mark(log.place, [Span("a", 1, 5)], "failures")

@@ -41,14 +41,14 @@ def test_where_nothing_was_published_there_is_no_manifest(tmp_path: Path) -> Non
 def test_one_that_is_damaged_is_refused_with_what_to_do(tmp_path: Path, content: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(content)
 
-    with pytest.raises(DiskError, match=r"current\.json is damaged: .*celeriac pipeline run makes anew"):
+    with pytest.raises(DiskError, match=r"current\.json is damaged: .*celeriac pipeline run to rebuild"):
         read_manifest(place_for(tmp_path))
 
 
 def test_one_of_a_later_format_is_refused_whatever_else_is_in_it(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps({"format": 2, "version": "x"}))
 
-    with pytest.raises(DiskError, match="is of format 2, and this is 1: upgrade"):
+    with pytest.raises(DiskError, match="has format 2, newer than 1: upgrade Celeriac"):
         read_manifest(place_for(tmp_path))
 
 

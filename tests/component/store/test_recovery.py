@@ -396,7 +396,7 @@ def test_a_spool_that_is_older_than_the_log_goes_on_under_another_id(root: Path,
 
     (told,) = opened.damage
     assert "has events up to number 7 of one-" in told
-    assert f"From here on the recorder is {opened.recorder}" in told
+    assert f"The new recorder id is {opened.recorder}" in told
     assert opened.next_sequence == 1
     assert (seen, read(root)) == ((ids(range(10)), []), (ids(range(10)), []))
     assert writer_for(root).open()[0::3] == (opened.recorder, ())
@@ -435,7 +435,7 @@ def test_numbers_that_others_have_are_noticed_when_they_are_sealed_if_the_place_
     (told,) = writer.damage
     assert (opened.damage, opened.next_sequence) == ((), 3)
     assert "has numbers 3-5 of one-" in told
-    assert "Its 3 events are kept as those of one-" in told
+    assert "Its 3 events are stored as those of one-" in told
     assert sorted(read(root)[0], key=int) == ids(range(10))
     assert verify(EventLog(root)).findings == []
 
@@ -485,7 +485,7 @@ def test_rot_in_the_last_group_of_all_is_told_and_its_numbers_are_not_given_agai
     again.close()
 
     assert opened.next_sequence == 6
-    assert "3 events are lost, which perhaps were recorded" in opened.damage[0]
+    assert "3 events are lost, which may have been recorded" in opened.damage[0]
     assert recorded_in(root) == [(1, "0"), (2, "1"), (6, "5")]
     assert "events 3-5 of" in read(root)[1][0]
 

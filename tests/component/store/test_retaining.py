@@ -115,7 +115,7 @@ def test_while_some_of_a_log_cannot_be_read_nothing_is_trimmed(log: EventLog) ->
     report = apply_retention(log, keep=DAY, keep_failures=9 * DAY, now=now(3))
 
     assert (report.trimmed, report.dropped) == (0, 0)
-    assert "nothing was trimmed" in report.damage[-1]
+    assert "retention removed nothing" in report.damage[-1]
     assert times(list(log.read())) == [1, 2, 3, 2 * HOUR]
 
 
@@ -188,7 +188,7 @@ def test_a_segment_with_columns_that_are_not_known_is_not_trimmed(tmp_path: Path
     report = apply_retention(log, keep=DAY, keep_failures=9 * DAY, now=now(1))
 
     assert (report.trimmed, log.segments()) == (0, [newer])
-    assert "upgrade celeriac here; it is left as it is" in report.damage[0]
+    assert "upgrade Celeriac; the segment is not trimmed" in report.damage[0]
 
 
 def test_events_that_are_nowhere_keep_nothing_from_being_trimmed(tmp_path: Path) -> None:

@@ -224,9 +224,10 @@ def test_a_file_says_itself_how_it_was_made(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("recorder", "first", "last", "why"),
-    [("", 1, 11, "id of a"), ("a.b", 1, 11, "id of a"), ("../x", 1, 11, "id of a"), ("a\n", 1, 11, "id of a"),
-     ("x" * 81, 1, 11, "id of a recorder"), ("ü", 1, 11, "id of a recorder"),
-     ("a", 2, 11, "not all within"), ("a", 1, 10, "not all within"), ("a", -1, 11, "not all within"),
+    [("", 1, 11, "recorder id"), ("a.b", 1, 11, "recorder id"), ("../x", 1, 11, "recorder id"),
+     ("a\n", 1, 11, "recorder id"),
+     ("x" * 81, 1, 11, "recorder id"), ("ü", 1, 11, "recorder id"),
+     ("a", 2, 11, "are outside of"), ("a", 1, 10, "are outside of"), ("a", -1, 11, "are outside of"),
      ("a", 1, 10**18, "too large")],
 )  # fmt: skip
 def test_a_segment_that_could_not_be_named_is_refused(
@@ -302,7 +303,7 @@ def test_every_flipped_bit_is_found(memory: Place) -> None:
         flipped = bytearray(content)
         flipped[at] ^= 1 << at % 8
         memory.write(segment.path, flipped)
-        with pytest.raises(Damaged, match="its checksum is wrong; bring it back from a copy"):
+        with pytest.raises(Damaged, match="wrong checksum; restore it from a backup"):
             read_segment(memory, segment)
         found += 1
 
@@ -328,7 +329,7 @@ def test_damage_of_every_kind_is_found(place: Place, how: str) -> None:
     }[how]
     place.write(segment.path, damaged)
 
-    with pytest.raises(Damaged, match=rf"history/{segment.path} is damaged: its checksum"):
+    with pytest.raises(Damaged, match=rf"history/{segment.path} is damaged: wrong checksum"):
         read_segment(place, segment)
 
     assert read(place, other) == events()[::-1]
@@ -380,7 +381,7 @@ def test_a_right_file_under_a_wrong_name_is_found(place: Place, changed: dict[st
     segment = write(place, events())
     wrong = named(place, segment._replace(**changed), place.read(segment.path))  # type: ignore[arg-type]
 
-    with pytest.raises(Damaged, match="its name is not that of what is in it"):
+    with pytest.raises(Damaged, match="its name does not match its content"):
         read_segment(place, wrong)
 
 
@@ -397,7 +398,7 @@ def test_a_segment_of_a_later_version_says_to_upgrade(place: Place) -> None:
     segment = write(place, events())
     later = remade(place, segment, read_segment(place, segment), schema="2")
 
-    with pytest.raises(TooNew, match="is of version 2, and this is 1: upgrade celeriac here"):
+    with pytest.raises(TooNew, match="has version 2, newer than 1: upgrade Celeriac"):
         read_segment(place, later)
 
 
@@ -405,7 +406,7 @@ def test_a_parquet_file_of_somebody_else_is_told_as_such(place: Place) -> None:
     segment = write(place, events())
     foreign = remade(place, segment, read_segment(place, segment), schema="")
 
-    with pytest.raises(Damaged, match="no file of Celeriac's"):
+    with pytest.raises(Damaged, match="is damaged: not a Celeriac segment; move it away"):
         read_segment(place, foreign)
 
 
@@ -431,9 +432,9 @@ def test_what_others_cannot_read_as_it_is_is_found(place: Place) -> None:
     check_segment(place, segment)
     check_segment(place, remade(place, segment, table.drop_columns(["rest"])))
 
-    with pytest.raises(Damaged, match="timestamp is string, and not double"):
+    with pytest.raises(Damaged, match="timestamp has type string, not double"):
         check_segment(place, remade(place, segment, as_text))
-    with pytest.raises(Damaged, match="its rows are not those that its name says"):
+    with pytest.raises(Damaged, match="its rows do not match its name"):
         check_segment(place, remade(place, segment, of_another))
     with pytest.raises(Damaged, match="recorder"):
         check_segment(place, remade(place, segment, table.drop_columns(["recorder"])))

@@ -51,7 +51,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(root: Path, segment: Segment, sha
     (found,) = report.findings
     assert found.where == segment.path
     assert found.kind in ("altered", "truncated")
-    assert "bring it back from a copy" in found.fix
+    assert "restore it from a backup" in found.fix
     assert not report.is_sound
 
 
@@ -85,7 +85,7 @@ def test_a_segment_that_is_missing_is_found_by_its_numbers(root: Path, segment: 
 
     assert (found.kind, found.where) == ("missing", "a")
     assert "3-4 of a" in found.what
-    assert "copy" in found.fix
+    assert "backup" in found.fix
 
 
 def test_numbers_that_are_missing_within_a_segment_are_found(root: Path) -> None:
@@ -209,12 +209,12 @@ def test_a_segment_of_a_later_version_is_never_set_aside_wherever_it_is(
 
     (found,) = verify(EventLog(root), set_aside=True).findings
 
-    assert (found.kind, found.fix) == ("unreadable", "upgrade celeriac here")
+    assert (found.kind, found.fix) == ("unreadable", "upgrade Celeriac")
     assert (root / made.path).exists()
 
 
 def test_a_damaged_segment_is_set_aside_wherever_it_is(tmp_path: Path) -> None:
-    root = tmp_path / "upgrade celeriac"
+    root = tmp_path / "upgrade Celeriac"
     made = seal(root, [started()])
     damage_at(root / made.path, 100)
 

@@ -258,7 +258,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     header = pack_header(Header("one-abc", 1, NOON_AT, format=2))
     path.write_bytes(header.replace(b"CELWAL1", b"CELWAL2"))
 
-    with pytest.raises(DiskError, match="later version of Celeriac: it has format 2; upgrade celeriac here"):
+    with pytest.raises(DiskError, match="newer Celeriac: unsupported format 2; upgrade Celeriac"):
         scan(path)
 
 
@@ -273,7 +273,7 @@ def test_rows_with_columns_that_are_not_known_are_refused(
     file.close()
     monkeypatch.undo()
 
-    with pytest.raises(DiskError, match="novel; upgrade celeriac here"):
+    with pytest.raises(DiskError, match="novel; upgrade Celeriac"):
         scan(file.path)
 
 

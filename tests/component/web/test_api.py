@@ -210,7 +210,7 @@ def test_more_times_than_anybody_reads_are_refused_with_what_to_do(ask: httpx.Cl
     def told(**query: Any) -> httpx.Response:
         return ask.get("/api/v1/history/latency", params={"until": MIDNIGHT + 3600, **query})
 
-    assert "take longer ones" in told(by="minute", since=MIDNIGHT - 60 * 50_000).json()["detail"]
+    assert "use longer intervals" in told(by="minute", since=MIDNIGHT - 60 * 50_000).json()["detail"]
     assert "say from when" in told(by="hour").json()["detail"]
     assert [each["attempts"] for each in told(by="hour", since=MIDNIGHT).json()] == [1]
     assert [each["attempts"] for each in told(by="day").json()] == [1]

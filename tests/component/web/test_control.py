@@ -195,7 +195,7 @@ def test_what_cannot_be_noted_is_not_done(rig: Rig, operator: httpx.Client, sent
     answer = operator.post("/api/v1/control/retry", json={"ids": ["good"]})
 
     assert answer.status_code == 503
-    assert "nothing was done" in answer.json()["detail"]
+    assert "the action was not run" in answer.json()["detail"]
     assert sent.calls == []
 
 

@@ -276,7 +276,7 @@ def test_a_recorder_that_is_not_well_is_scraped_and_told_on_the_first_page(tmp_p
     assert alerts == [
         {
             "level": "error",
-            "text": "nothing is recorded: recorder eu-1: there is no link to the broker",
+            "text": "nothing is recorded: recorder eu-1: disconnected from the broker",
             "page": "cluster",
             "query": "",
         }

@@ -36,7 +36,7 @@ def refusal(call: Callable[[float], object]) -> str:
         try:
             call(timeout)
         except CallerError as error:
-            if "none of the workers that answered may act" in str(error):
+            if "no worker can stand in the election" in str(error):
                 return str(error)
     raise AssertionError("the election was not refused")
 

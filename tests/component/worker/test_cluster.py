@@ -109,7 +109,7 @@ def test_an_answer_that_makes_no_sense_spoils_nothing(
         PeerThread(site, {"clock": 9, "revoked": ["a"]}, "w3@lab"),
         site.worker() as worker,
     ):
-        complaint = f"What node {OTHER} answers to hello cannot be used"
+        complaint = f"mingle: invalid reply of node {OTHER} to hello"
         assert has_learnt(worker, lambda: list(worker.revoked) == ["a"] and complaint in caplog.text)
 
 
@@ -182,7 +182,7 @@ def test_a_handler_that_raises_harms_no_other(
     say(site, "online")
 
     assert come_true(lambda: told == [OTHER])
-    assert "A handler of gossip failed" in caplog.text
+    assert "gossip: a handler failed for node" in caplog.text
     assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
 
 
@@ -304,7 +304,7 @@ def test_after_a_lost_link_a_worker_says_that_it_is_there_and_hello_again(
         site.broker.cut()
 
         assert come_true(lambda: len(site.events("worker-online")) == 2)
-        assert come_true(lambda: "Other nodes are heard again" in caplog.text)
+        assert come_true(lambda: "cluster: reconnected to other nodes" in caplog.text)
         say(site, "online")
         assert come_true(lambda: OTHER in worker.gossip.membership.members)
         assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
@@ -354,4 +354,4 @@ def test_what_goes_wrong_in_a_turn_does_not_end_the_thread(
 
         assert come_true(lambda: not failures)
         assert site.app.control.ping(timeout=120.0, limit=1) == [{HOST: {"ok": "pong"}}]
-    assert "went wrong; going on" in caplog.text
+    assert "a handler failed; continuing" in caplog.text

@@ -63,7 +63,7 @@ def test_what_fails_harms_nothing_that_follows(
     crew.put(done.set)
 
     assert done.wait(PATIENCE)
-    assert caplog.messages == ["Something to be done aside failed."] * 5
+    assert caplog.messages == ["worker: a background job failed"] * 5
     crew.close()
 
 

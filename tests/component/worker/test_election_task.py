@@ -107,7 +107,7 @@ def test_options_that_cannot_be_send_nothing(options: dict[str, Any]) -> None:
 def test_after_its_time_nothing_is_sent() -> None:
     site, elected = elected_task()
 
-    with pytest.raises(CallerError, match="another may be elected"):
+    with pytest.raises(CallerError, match="another node may be elected"):
         elected.send(signature(), mandate(deadline=OVER))
 
     assert site.queued() == []
@@ -142,7 +142,7 @@ def test_what_is_no_single_task_is_refused(action: object) -> None:
     with pytest.raises(CallerError, match="single task"):
         elected.send(action, mandate())
 
-    assert refusal == "its action is no signature of a single task"
+    assert refusal == "the action is not a signature of a single task"
     assert site.queued() == []
 
 
@@ -163,7 +163,7 @@ def test_another_node_starts_only_what_is_named(allowed: list[str], task: str, i
 
     refusal = elected.refusal(Election("e1", "task", signature(task)))
 
-    assert refusal == (f"task {task} is not named in election_actions" if is_refused else "")
+    assert refusal == (f"task {task} is not listed in election_actions" if is_refused else "")
 
 
 def test_who_has_a_handler_for_another_topic_allows_it() -> None:
@@ -195,7 +195,7 @@ def test_by_default_nothing_is_allowed(caplog: pytest.LogCaptureFixture) -> None
         assert come_true(lambda: hall.is_over("e2"))
 
     assert hall.site.posted() == []
-    assert any("task shop.pay is not named in election_actions" in each for each in caplog.messages)
+    assert any("task shop.pay is not listed in election_actions" in each for each in caplog.messages)
 
 
 def test_a_node_may_start_what_it_wants_by_itself() -> None:
@@ -213,7 +213,7 @@ def test_many_names_that_are_refused_do_not_flood_the_log(caplog: pytest.LogCapt
         hall.call("last")
         assert come_true(lambda: hall.is_over("last"))
 
-    assert len([each for each in caplog.messages if "is not named in election_actions" in each]) <= 20
+    assert len([each for each in caplog.messages if "is not listed in election_actions" in each]) <= 20
 
 
 # -- by a signature
@@ -253,5 +253,5 @@ def test_a_signature_that_is_several_tasks_is_refused() -> None:
 def test_a_signature_that_is_too_long_is_refused() -> None:
     site = Site()
 
-    with pytest.raises(CallerError, match="where it is kept"):
+    with pytest.raises(CallerError, match="store it elsewhere and send a reference"):
         site.app.signature("shop.pay", ("x" * 20_000,)).election(force=True)

@@ -103,7 +103,7 @@ def test_in_mode_once_nobody_tries_after_a_failure(caplog: pytest.LogCaptureFixt
 
     assert len(hall.winners("e1")) == 1
     assert record.state is RecordState.FAILED
-    assert f"What was elected for (e1, {TOPIC}) failed." in caplog.messages
+    assert f"election e1: the action failed, topic={TOPIC}" in caplog.messages
 
 
 def test_in_mode_takeover_another_tries_after_a_failure() -> None:
@@ -211,12 +211,12 @@ def test_where_nobody_decides_nobody_acts(caplog: pytest.LogCaptureFixture) -> N
 
     with hall.running():
         hall.call("e1")
-        assert come_true(lambda: caplog.text.count("takes no part in election 'e1'") == 3)
+        assert come_true(lambda: caplog.text.count("election 'e1': this node does not take part") == 3)
         phases = hall.phases("e1")
 
     assert phases == ["", "", ""]
     assert hall.acted == []
-    assert "cannot be used: name a Redis in election_url" in caplog.text
+    assert "name a Redis in election_url" in caplog.text
 
 
 def test_below_the_wanted_level_nobody_acts(caplog: pytest.LogCaptureFixture) -> None:
@@ -226,7 +226,7 @@ def test_below_the_wanted_level_nobody_acts(caplog: pytest.LogCaptureFixture) ->
 
     with hall.running():
         hall.call("e1")
-        assert come_true(lambda: caplog.text.count("takes no part in election 'e1'") == 3)
+        assert come_true(lambda: caplog.text.count("election 'e1': this node does not take part") == 3)
         phases = hall.phases("e1")
 
     assert phases == ["", "", ""]
@@ -240,9 +240,15 @@ def test_below_the_wanted_level_nobody_acts(caplog: pytest.LogCaptureFixture) ->
 @pytest.mark.parametrize(
     ("look", "reason"),
     [
-        (lambda: Level.L1, "level L1, below election_min_level (L2): nothing is kept on disk (w1@lab)"),
-        (raising(ImproperlyConfigured("name a Redis in election_url")), "cannot be used: name a Redis"),
-        (raising(AccessRefused("no permission: allow EVAL")), "cannot be used: no permission: allow EVAL"),
+        (lambda: Level.L1, "level is L1, below election_min_level (L2): nothing is kept on disk (w1@lab)"),
+        (
+            raising(ImproperlyConfigured("name a Redis in election_url")),
+            "cannot use the arbiter of elections: name a Redis",
+        ),
+        (
+            raising(AccessRefused("no permission: allow EVAL")),
+            "cannot use the arbiter of elections: no permission: allow EVAL",
+        ),
     ],
 )
 def test_the_caller_is_told_that_the_arbiter_keeps_all_workers_from_acting(
@@ -266,7 +272,7 @@ def test_the_caller_is_told_that_the_arbiter_answers_questions_and_grants_nothin
     with hall.running():
         text = refusal(lambda timeout: hall.site.app.control.election("e1", TOPIC, timeout=timeout))
 
-    assert "cannot be used: no permission: allow EVAL (w1@lab)" in text
+    assert "cannot use the arbiter of elections: no permission: allow EVAL (w1@lab)" in text
     assert "claim" not in hall.arbiter.asked
 
 
@@ -303,7 +309,7 @@ def test_an_election_is_answered_once_the_level_is_known(idle: Hall) -> None:
 
     assert early == [[], [], []]
     assert is_answered
-    assert all("elections here are of level L1" in reason for (reason,) in answers)
+    assert all("the election level is L1, below election_min_level" in reason for (reason,) in answers)
     assert idle.arbiter.asked.count("look") == 1
     assert list(elector.elections.all) == []
 
@@ -339,7 +345,7 @@ def test_an_election_that_waits_for_the_level_is_refused_by_a_worker_that_stops(
     elector.tick(0.0)
     going_on.set()
 
-    assert answers == ["this worker is stopping"]
+    assert answers == ["the worker is stopping"]
     assert list(elector.elections.all) == []
 
 
@@ -352,7 +358,7 @@ def test_an_election_that_finds_no_room_is_refused(idle: Hall, monkeypatch: pyte
 
     assert [len(each) for each in answers] == [1, 1]
     assert answers[0] == [""]
-    assert "has room for no more: call it again later" in answers[1][0]
+    assert "elections in progress, the maximum: retry later" in answers[1][0]
 
 
 def test_too_many_elections_wait_for_no_level(idle: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +371,7 @@ def test_too_many_elections_wait_for_no_level(idle: Hall, monkeypatch: pytest.Mo
     going_on.set()
 
     assert answers[0] == []
-    assert "has room for no more: call it again later" in answers[1][0]
+    assert "elections in progress, the maximum: retry later" in answers[1][0]
 
 
 def test_a_claim_that_the_arbiter_refuses_is_the_reason_for_the_next_election(idle: Hall) -> None:
@@ -378,7 +384,7 @@ def test_a_claim_that_the_arbiter_refuses_is_the_reason_for_the_next_election(id
     answers = join(elector, "e2")
 
     assert is_refused
-    assert answers == ["the arbiter of elections cannot be used: no permission: allow HSET"]
+    assert answers == ["cannot use the arbiter of elections: no permission: allow HSET"]
 
 
 def test_an_election_that_is_refused_for_the_level_is_not_held_and_the_next_one_is(idle: Hall) -> None:
@@ -391,7 +397,7 @@ def test_an_election_that_is_refused_for_the_level_is_not_held_and_the_next_one_
     is_level_known = come_true(lambda: not elector.level.refusal)
     answers = join(elector, "e2")
 
-    assert "elections here are of level L1" in reason
+    assert "the election level is L1, below election_min_level" in reason
     assert is_level_known
     assert answers == [""]
     assert list(elector.elections.all) == ["e2"]
@@ -452,8 +458,7 @@ def test_the_level_is_told_when_a_worker_starts(caplog: pytest.LogCaptureFixture
     with Hall(1).running():
         told = come_true(
             lambda: any(
-                each.startswith("Elections are of level L3 (election_min_level L2)")
-                for each in caplog.messages
+                each.startswith("election: level L3 (election_min_level L2)") for each in caplog.messages
             )
         )
 
@@ -476,10 +481,10 @@ def test_a_node_can_stand_by_itself() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("", TOPIC), "an id"),
+        (("", TOPIC), "an election id"),
         (("e1", ""), "topic"),
         (("e1", TOPIC, object()), "JSON"),
-        (("e1", TOPIC, "x" * 20_000), "where it is kept"),
+        (("e1", TOPIC, "x" * 20_000), "store it elsewhere and send a reference"),
     ],
 )
 def test_an_election_that_cannot_be_told_is_refused(arguments: tuple[str, str], match: str) -> None:
@@ -505,7 +510,7 @@ def test_a_lease_that_another_calls_is_no_election_of_workers(caplog: pytest.Log
 
     assert hall.winners("e1") == []
     assert any(
-        "mode lease is no election of workers: use app.leadership()" in each for each in caplog.messages
+        "mode lease is not for worker elections: use app.leadership()" in each for each in caplog.messages
     )
 
 
@@ -528,7 +533,7 @@ def test_without_gossip_a_node_takes_no_part(caplog: pytest.LogCaptureFixture) -
     with silent, hall.running():
         hall.call("e1")
         assert come_true(lambda: hall.is_over("e1"))
-        assert come_true(lambda: any("this worker runs without gossip" in each for each in caplog.messages))
+        assert come_true(lambda: any("the worker runs without gossip" in each for each in caplog.messages))
         with pytest.raises(CallerError, match="start it with gossip"):
             silent.gossip.election("e2", TOPIC)
 

@@ -108,7 +108,8 @@ def test_who_refuses_takes_no_part_where_celerys_are_there(caplog: pytest.LogCap
     assert nominated(hall) == nominated(hall, "e2") == []
     assert acknowledged(hall) == set()
     assert any(
-        "workers of Celery are there, and election_mixed is refuse" in each for each in caplog.messages
+        "Celery workers are present, and election_mixed is refuse: set it to" in each
+        for each in caplog.messages
     )
 
 

@@ -66,7 +66,7 @@ def test_what_could_not_be_begun_in_its_time_is_not_begun(
         assert come_true(lambda: hall.is_over("late"))
 
     assert hall.winners("late") == []
-    assert "is not begun" in caplog.text
+    assert "lease expired before the action started" in caplog.text
 
 
 def test_a_claim_that_waited_for_its_turn_is_granted_for_its_whole_time() -> None:

@@ -87,7 +87,7 @@ def test_a_value_that_json_cannot_hold_is_a_failure_that_names_it(bench: Bench) 
 
     assert outcome.state == "FAILURE"
     assert "task odd returned a dict" in outcome.text
-    assert "object has no spelling in JSON" in outcome.text
+    assert "object is not JSON serializable: use strings, numbers, lists and" in outcome.text
 
 
 @pytest.mark.parametrize("case", ["task", "message", "settings", "no backend"])
@@ -158,7 +158,7 @@ def test_a_body_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
     outcome = bench.run("any", body=b"no json")
 
     assert outcome.state == "FAILURE"
-    assert "the arguments of the task cannot be read" in outcome.text
+    assert "cannot decode the task arguments" in outcome.text
 
 
 def test_arguments_that_a_task_does_not_take_are_a_failure(bench: Bench) -> None:

@@ -90,8 +90,8 @@ def test_tasks_run_behind_more_far_ones_than_a_worker_may_hold(
         site.pool.end(next(iter(site.pool.running.values())))
     warning, *_ = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
     assert warning.levelno == logging.WARNING
-    assert "Set aside 1 tasks so far" in warning.message
-    assert f" {LIMIT} wait in this worker" in warning.message
+    assert "returned=1" in warning.message
+    assert f"worker_eta_task_limit={LIMIT}. The broker redelivers them before" in warning.message
     assert set(site.asked) == {time_aside(FAR)}
 
 
@@ -226,7 +226,7 @@ def test_where_nothing_can_be_set_aside_tasks_stay_and_that_is_logged(
         assert come_true(lambda: len(scheduled(worker)) == LIMIT + 3)
         assert left(worker) == 0
     warning, *_ = [each for each in caplog.records if "worker_eta_task_limit" in each.message]
-    assert "cannot be set aside" in warning.message
+    assert "cannot return tasks to the broker" in warning.message
     assert len(site.queued()) == LIMIT + 3
 
 
@@ -252,7 +252,7 @@ def test_a_message_that_cannot_be_sent_again_is_rejected_and_keeps_no_other_from
 
     with site.worker() as worker:
         assert come_true(lambda: left(worker) == 1)
-        site.fault = CallerError("a header holds a number of 70 bits")
+        site.fault = CallerError("a header has a number of 70 bits: send it as string, or in the body")
         site.post(task_id="odd too", eta=FAR)
         assert come_true(lambda: worker.tasks.intake.refused["headers"] == 1)
         site.fault = None

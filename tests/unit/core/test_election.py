@@ -457,7 +457,7 @@ def test_a_grant_with_a_token_below_one_that_is_known_is_not_acted_on() -> None:
 
     (ended,) = part.answer(Granted(8))
 
-    assert ended == Ended("e1", Phase.FAILED, "token 8 is below 9, given before")
+    assert ended == Ended("e1", Phase.FAILED, "token 8 is below 9, an earlier one")
     assert not part.machine.is_leader(part.at)
 
 
@@ -500,7 +500,7 @@ def test_what_was_done_is_finished(mode: Mode) -> None:
     ended = part.answer(True)
 
     assert effects == [Finish("e1", 7, False)]
-    assert ended == [Ended("e1", Phase.DONE, "the action has ended")]
+    assert ended == [Ended("e1", Phase.DONE, "the action ended")]
     assert part.machine.forget_at == part.at + FORGET_AFTER
 
 
@@ -521,7 +521,7 @@ def test_a_takeover_that_failed_is_left_to_another() -> None:
     ended = part.answer(True)
 
     assert effects == [Release("e1", 7)]
-    assert ended == [Resign("e1", 7), Ended("e1", Phase.FAILED, "the action failed; another may try")]
+    assert ended == [Resign("e1", 7), Ended("e1", Phase.FAILED, "the action failed; another node may try")]
 
 
 def test_that_it_is_done_is_told_until_it_is_heard() -> None:
@@ -531,7 +531,7 @@ def test_that_it_is_done_is_told_until_it_is_heard() -> None:
     part.answer(None)
 
     assert part.wait_until_due() == [Finish("e1", 7, False)]
-    assert part.answer(True) == [Ended("e1", Phase.DONE, "the action has ended")]
+    assert part.answer(True) == [Ended("e1", Phase.DONE, "the action ended")]
 
 
 def test_that_a_takeover_is_done_is_not_told_once_another_may_be_elected() -> None:
@@ -541,14 +541,14 @@ def test_that_a_takeover_is_done_is_not_told_once_another_may_be_elected() -> No
 
     effects = part.answer(None)
 
-    assert effects == [Ended("e1", Phase.DONE, "the action has ended, but another may be elected")]
+    assert effects == [Ended("e1", Phase.DONE, "the action ended, but another node may be elected")]
 
 
 def test_what_was_done_too_late_is_over_all_the_same() -> None:
     part = Part(Mode.TAKEOVER).elected()
     part.machine.acted(part.at)
 
-    assert part.answer(False) == [Ended("e1", Phase.DONE, "the action has ended, too late")]
+    assert part.answer(False) == [Ended("e1", Phase.DONE, "the action ended, too late")]
 
 
 def test_what_ends_without_having_begun_is_nothing() -> None:

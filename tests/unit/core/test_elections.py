@@ -59,7 +59,7 @@ def test_an_election_goes_from_nomination_to_its_end(elections: Elections) -> No
     assert claimed == [Claim("e1", Mode.ONCE, TTL, 0)]
     assert Act(about(), 7, b"") in acted
     assert finished == [Finish("e1", 7, False)]
-    assert ended == [Ended("e1", Phase.DONE, "the action has ended")]
+    assert ended == [Ended("e1", Phase.DONE, "the action ended")]
 
 
 def test_a_lease_goes_from_claim_to_release(elections: Elections) -> None:

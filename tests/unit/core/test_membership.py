@@ -108,7 +108,7 @@ def test_a_farewell_is_a_leave(acquainted: Observer) -> None:
 
     assert effects == [Left(PEER, PID)]
     assert acquainted.state() is Liveness.LEFT
-    assert acquainted.membership.members[PEER].reason == "said farewell"
+    assert acquainted.membership.members[PEER].reason == "shut down cleanly"
 
 
 def test_a_farewell_of_a_stranger_is_no_news(observer: Observer) -> None:
@@ -186,7 +186,7 @@ def test_a_lost_node_that_said_farewell_left_after_all(acquainted: Observer) -> 
 def test_another_process_that_announces_itself_takes_the_place(acquainted: Observer) -> None:
     effects = acquainted.hear("online", pid=8, clock=30)
 
-    assert effects == [Lost(PEER, PID, "process 8 took its place"), Joined(PEER, 8)]
+    assert effects == [Lost(PEER, PID, "replaced by process 8"), Joined(PEER, 8)]
 
 
 def test_the_late_announcement_of_a_former_process_takes_no_place(acquainted: Observer) -> None:
@@ -228,7 +228,7 @@ def test_a_process_that_starts_anew_under_its_pid_is_another(observer: Observer)
 
     effects = observer.hear("online", clock=3, timestamp=110.0)
 
-    assert effects == [Lost(PEER, PID, "it started anew"), Joined(PEER, PID)]
+    assert effects == [Lost(PEER, PID, "restarted"), Joined(PEER, PID)]
 
 
 def test_one_that_left_comes_back_under_its_pid_though_its_clock_fell(observer: Observer) -> None:

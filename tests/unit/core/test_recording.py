@@ -376,7 +376,7 @@ def test_at_the_end_everything_is_due_at_once() -> None:
     held.end()
     effects = held.tick(0.0)
 
-    assert effects == [Dropped(1, AT, AT, "the disk is slower than the events come"), Write(events("a", "b"))]
+    assert effects == [Dropped(1, AT, AT, "the disk is too slow for the event rate"), Write(events("a", "b"))]
     held.written()
     assert held.is_empty
 

@@ -159,12 +159,12 @@ def test_equal_texts_are_one_copy() -> None:
     ("change", "reason"),
     [
         ({"tasks": [TaskRecord("t1", (), None)]}, "no events"),
-        ({"tasks": [TaskRecord("t1", (started(), started(timestamp=1.0)), None)]}, "not in order"),
-        ({"tasks": [TaskRecord("t1", (started(), started()), None)]}, "not in order"),
-        ({"tasks": [TaskRecord("t1", (started("t2"),), None)]}, "not of it"),
-        ({"tasks": [TaskRecord("t1", (started(),), started("t2"))]}, "not of it"),
-        ({"tasks": [TaskRecord("t1", (started(),), None)] * 2}, "one task twice"),
-        ({"event_count": -1}, "less than no events"),
+        ({"tasks": [TaskRecord("t1", (started(), started(timestamp=1.0)), None)]}, "out of order"),
+        ({"tasks": [TaskRecord("t1", (started(), started()), None)]}, "out of order"),
+        ({"tasks": [TaskRecord("t1", (started("t2"),), None)]}, "has an event of another task"),
+        ({"tasks": [TaskRecord("t1", (started(),), started("t2"))]}, "has an event of another task"),
+        ({"tasks": [TaskRecord("t1", (started(),), None)] * 2}, "duplicate task"),
+        ({"event_count": -1}, "a negative number of events"),
         ({"gaps": [None] * 101}, "101 gaps"),
     ],
 )
@@ -183,7 +183,7 @@ def test_what_no_state_can_have_been_is_refused_and_changes_nothing(
 def test_more_events_than_any_task_keeps_are_refused() -> None:
     past = tuple(started(timestamp=AT + number) for number in range(snapshot.MAX_HISTORY + 1))
 
-    with pytest.raises(CallerError, match="that are kept"):
+    with pytest.raises(CallerError, match="more than the limit of"):
         restored(taken(State())._replace(tasks=[TaskRecord("t1", past, None)]))
 
 

@@ -108,7 +108,7 @@ def test_a_connection_names_the_broker_of_a_command() -> None:
 def test_what_is_no_connection_is_refused(call: Callable[[Control, object], object]) -> None:
     cluster = Cluster()
 
-    with pytest.raises(CallerError, match=r"a connection is needed, not int: pass app.connection\(\)"):
+    with pytest.raises(CallerError, match=r"invalid connection of type int: pass app.connection\(\)"):
         call(cluster.control(), 42)
 
     assert cluster.broker.published == []
@@ -266,9 +266,9 @@ def test_a_pattern_may_be_an_expression() -> None:
         ({"arguments": {"x": "y" * 70_000}}, "64 KiB"),
         ({"arguments": {"x": ["y"] * 3000}}, "2,048 items"),
         ({"arguments": {"x": nested(40)}}, "deeper"),
-        ({"destination": [""]}, "names of nodes"),
-        ({"destination": [1]}, "names of nodes"),
-        ({"pattern": "(a*)*b", "matcher": "pcre"}, "for ever"),
+        ({"destination": [""]}, "node names"),
+        ({"destination": [1]}, "node names"),
+        ({"pattern": "(a*)*b", "matcher": "pcre"}, "too expensive to match"),
         ({"pattern": "a", "matcher": "sql"}, "'glob' or 'pcre'"),
         ({"timeout": -1}, "timeout"),
         ({"timeout": None}, "timeout"),
@@ -294,7 +294,9 @@ def test_a_command_that_the_broker_does_not_confirm_is_reported(reply: bool) -> 
     broker = MemoryBroker()
     control = Control(lambda: Unsure(broker), settings=Settings(), clock=SharedClock(), hostname="gen7@web")
 
-    with pytest.raises(ConnectionLost, match="not confirmed the command 'shutdown'"):
+    with pytest.raises(
+        ConnectionLost, match="the broker did not confirm the command 'shutdown'; the command may or"
+    ):
         control.shutdown(reply=reply, timeout=SHORT)
 
 
@@ -576,7 +578,9 @@ def test_an_election_among_few_of_celerys_is_refused(workers: int, of_ours: int)
     for n in range(of_ours):
         cluster.peer(f"ours{n}@web", our_elector)
 
-    with pytest.raises(CallerError, match=rf"fewer than 3 of Celery's.*; {workers} answered.*force=True"):
+    with pytest.raises(
+        CallerError, match=rf"fewer than 3 Celery workers.* and {workers} answered.*force=True"
+    ):
         cluster.control().election("e1", "task", timeout=SHORT)
 
     assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping"]
@@ -585,7 +589,7 @@ def test_an_election_among_few_of_celerys_is_refused(workers: int, of_ours: int)
 def test_an_election_that_nobody_would_hold_is_refused() -> None:
     cluster = Cluster()
 
-    with pytest.raises(CallerError, match=r"no worker that gossips answered.*force=True"):
+    with pytest.raises(CallerError, match=r"no worker with gossip answered.*force=True"):
         cluster.control().election("e1", "task", timeout=SHORT)
 
     assert [body["method"] for body in sent(cluster)] == ["heartbeat", "ping"]
@@ -611,22 +615,22 @@ def answering(value: object) -> Callable[[Peer, Request], Peer]:
     return answer
 
 
-REFUSES = answering({"error": "task shop.pay is not named in election_actions"})
+REFUSES = answering({"error": "task shop.pay is not listed in election_actions"})
 
 
 def test_an_election_that_no_worker_may_act_in_is_refused_with_the_reasons() -> None:
     cluster = Cluster()
     cluster.peer("w1@web", REFUSES)
     cluster.peer("w2@web", REFUSES)
-    cluster.peer("w3@web", answering({"error": "this worker runs without gossip"}))
+    cluster.peer("w3@web", answering({"error": "the worker runs without gossip"}))
 
     with pytest.raises(CallerError) as raised:
         cluster.control().election("e1", "task", timeout=SHORT)
 
     assert str(raised.value) == (
-        "none of the workers that answered may act in the election 'e1': "
-        "task shop.pay is not named in election_actions (w1@web, w2@web); "
-        "this worker runs without gossip (w3@web)"
+        "no worker can stand in the election 'e1': "
+        "task shop.pay is not listed in election_actions (w1@web, w2@web); "
+        "the worker runs without gossip (w3@web)"
     )
 
 
@@ -664,7 +668,9 @@ def test_an_election_that_no_worker_answers_may_or_may_not_be_held() -> None:
     cluster.node("monitor@web")  # which answers that it has no such command
     cluster.peer("w1@web", lambda peer, request: request.method != "election" and our_elector(peer, request))
 
-    with pytest.raises(CallerError, match=r"no worker answered the election 'e1'.*may or may not.*timeout="):
+    with pytest.raises(
+        CallerError, match=r"no worker answered the election 'e1'.*outcome is unknown.*timeout="
+    ):
         cluster.control().election("e1", "task", timeout=SHORT)
 
 
@@ -692,7 +698,7 @@ def test_nodes_that_cannot_be_elected_do_not_end_the_wait_for_those_that_can() -
         cluster.node(f"monitor{n}@web")
     cluster.peer("w1@web", REFUSES)
 
-    with pytest.raises(CallerError, match="none of the workers that answered may act"):
+    with pytest.raises(CallerError, match="no worker can stand in the election"):
         cluster.control().election("e1", "task", timeout=SHORT)
 
 
@@ -745,10 +751,10 @@ def test_the_usual_mode_is_not_told_and_another_is() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "fix"),
     [
-        (("", "task"), {}, "an id of up to 180"),
+        (("", "task"), {}, "an election id has up to 180 printable characters"),
         (("e1", "a\nb"), {}, "printable"),
         (("e1", "task", object()), {}, "JSON"),
-        (("e1", "task", "x" * 17_000), {}, "where it is kept"),
+        (("e1", "task", "x" * 17_000), {}, "store it elsewhere and send a reference"),
         (("e1", "task"), {"mode": "lease"}, "app.leadership"),
         (("e1", "task"), {"mode": "always"}, "once or takeover"),
     ],
@@ -780,7 +786,7 @@ def test_workers_that_answer_with_an_error_elect_nobody() -> None:
     for n in range(5):
         cluster.peer(f"w{n}@web", lambda peer, request: peer.beat().reply(request, {"error": "busy"}))
 
-    with pytest.raises(CallerError, match="no worker that gossips answered"):
+    with pytest.raises(CallerError, match="no worker with gossip answered"):
         cluster.control().election("e1", "task", timeout=SHORT)
 
 

@@ -116,7 +116,7 @@ def test_what_could_not_be_sent_before_it_was_closed_is_told_and_not_sent_later(
     rig.broker.start()
     dispatcher.flush(timeout=0.1)
 
-    assert "1 events could not be sent" in caplog.text
+    assert "dropped=1" in caplog.text
     assert (rig.messages, dispatcher.buffered, couriers()) == ([], 1, [])
 
 

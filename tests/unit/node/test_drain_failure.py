@@ -106,5 +106,5 @@ def test_the_error_of_all_waits_has_its_cause() -> None:
 
     error = drain_error("nothing drains", cause)
 
-    assert str(error).startswith("nothing drains; the task may still end")
+    assert str(error).startswith("nothing drains; the task may still finish: fix the cause, then wait")
     assert error.__cause__ is cause

@@ -73,7 +73,7 @@ def test_a_function_that_would_run_later_is_refused(app: Celeriac) -> None:
         yield 1
 
     for function in (later, bit_by_bit):
-        with pytest.raises(CallerError, match=f"{function.__name__} would run after"):
+        with pytest.raises(CallerError, match=f"{function.__name__} is a coroutine or generator"):
             app.elected("report")(function)
 
 

@@ -170,13 +170,19 @@ def test_the_tasks_after_one_in_its_chain_are_known_by_their_ids() -> None:
 @pytest.mark.parametrize(
     ("callback", "told"),
     [
-        (signature("celery.chord", kind="chord"), "a chord cannot be started"),
-        (several("chain", several("group", signature("a")), signature("b")), "a chain with groups"),
-        (several("group", signature("a", chord=signature("b"))), "a group that something waits for"),
-        (several("group", {"task": 1}), "the tasks of a group are no signatures"),
+        (signature("celery.chord", kind="chord"), "cannot start a chord"),
+        (
+            several("chain", several("group", signature("a")), signature("b")),
+            "cannot start a chain that has groups or chains before its end",
+        ),
+        (
+            several("group", signature("a", chord=signature("b"))),
+            "cannot start a group that is part of a chord after a task has ended",
+        ),
+        (several("group", {"task": 1}), "the tasks of a group are not valid signatures, or too many"),
         (signature("a", priority="high"), "priority is 'high'"),
         (signature("a", link=7), "link is 7"),
-        ({"task": 5}, "a callback is no signature"),
+        ({"task": 5}, "a callback is not a valid signature: send the task as Celery does"),
     ],
 )
 def test_what_cannot_be_started_is_told(callback: dict[str, Any], told: str) -> None:
@@ -189,12 +195,12 @@ def test_groups_within_groups_end_somewhere() -> None:
     for _ in range(50):
         group = several("group", group)
 
-    with pytest.raises(CallerError, match="a group cannot be started"):
+    with pytest.raises(CallerError, match="cannot start a group"):
         succeeded(callbacks=(group,))
 
 
 def test_a_result_that_json_cannot_hold_is_told() -> None:
-    with pytest.raises(CallerError, match="the arguments of task 'a' cannot be sent"):
+    with pytest.raises(CallerError, match="cannot send the arguments of task 'a'"):
         succeeded(object(), callbacks=(signature("a"),))
 
 

@@ -134,7 +134,7 @@ def test_a_node_that_answers_with_an_error_is_told_apart() -> None:
 
     assert replies == {"w1@web": PONG}
     assert replies.errors["w2@web"] == "KeyError('active')"
-    assert replies.errors["w3@web"].startswith("its reply is too long: ask for stats")
+    assert replies.errors["w3@web"].startswith("reply too long: use stats")
     assert replies.silent == []
 
 
@@ -145,7 +145,7 @@ def test_two_nodes_of_one_name_are_told_of(caplog: pytest.LogCaptureFixture) -> 
     replies = cluster.control().inspect(timeout=SHORT).ping()
 
     assert replies == {"w1@web": 2}
-    assert "Two nodes are named 'w1@web'" in caplog.text
+    assert "inspect: two nodes are named 'w1@web'; give each node a unique name" in caplog.text
 
 
 @pytest.mark.parametrize(

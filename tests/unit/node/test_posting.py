@@ -197,18 +197,18 @@ def test_what_a_task_says_of_its_time_counts_for_its_calls() -> None:
         ({"task_id": "x" * 256}, "task_id is 'xxx"),
         ({"task_id": ""}, "task_id is ''"),
         ({"queue": "a\nb"}, "queue is"),
-        ({"priority": 256}, "whole number from 0 to 255"),
+        ({"priority": 256}, "give an integer from 0 to 255"),
         ({"countdown": "5"}, "countdown is '5': give a number of seconds"),
         ({"countdown": 1e12}, "countdown is"),
         ({"eta": "tomorrow"}, "eta is 'tomorrow'"),
         ({"expires": "never"}, "expires is 'never'"),
         ({"retries": -1}, "retries is -1"),
         ({"time_limit": 0}, "time_limit is 0"),
-        ({"time_limit": 5, "soft_time_limit": 6}, "make soft_time_limit the shorter one"),
+        ({"time_limit": 5, "soft_time_limit": 6}, "make soft_time_limit shorter"),
         ({"serializer": "pickle"}, "use 'json'"),
-        ({"headers": {"id": "x"}}, "the header id is one of the protocol"),
-        ({"headers": {"x": object()}}, "no spelling in JSON"),
-        ({"headers": [1]}, "headers are a dict"),
+        ({"headers": {"id": "x"}}, "the header id is reserved by the protocol: use another name"),
+        ({"headers": {"x": object()}}, "is not JSON serializable"),
+        ({"headers": [1]}, "headers must be a dict with string keys"),
         ({"link": 5}, "link is 5"),
         ({"link": {"tsak": "x"}}, "link is .*give a signature"),
         ({"link_error": ["shop.thank"]}, "link_error is 'shop.thank'"),
@@ -220,7 +220,9 @@ def test_an_option_that_makes_no_sense_is_told_with_the_fix(options: dict[str, A
 
 
 def test_arguments_that_json_cannot_hold_are_told_with_the_task() -> None:
-    with pytest.raises(CallerError, match=r"of task 'shop\.pay' cannot be sent: object has no spelling"):
+    with pytest.raises(
+        CallerError, match=r"cannot send the arguments of task 'shop\.pay': object is not JSON"
+    ):
         called(object())
 
 
@@ -231,7 +233,7 @@ def test_arguments_that_are_too_long_for_workers_are_not_sent() -> None:
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 2000])
 def test_a_task_needs_a_name(name: str) -> None:
-    with pytest.raises(CallerError, match="the name of a task"):
+    with pytest.raises(CallerError, match="task names are strings"):
         posting_for(name, settings=Settings())
 
 

@@ -118,7 +118,7 @@ def test_events_after_one_whose_handler_raises_are_not_lost(app: Celeriac, broke
 
 
 def test_silence_longer_than_the_timeout_is_a_timeout_error(app: Celeriac) -> None:
-    with app.events.Receiver() as receiver, pytest.raises(TimeoutError, match="no event came"):
+    with app.events.Receiver() as receiver, pytest.raises(TimeoutError, match="no event received"):
         receiver.capture(timeout=0.01)
 
 

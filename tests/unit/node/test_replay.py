@@ -302,7 +302,7 @@ def test_a_stop_is_heeded_while_it_waits() -> None:
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_speed_that_is_none_is_refused(speed: float) -> None:
-    with pytest.raises(CallerError, match=r"a speed of .* give a number above 0"):
+    with pytest.raises(CallerError, match=r"invalid speed .* give a number above 0"):
         Replay(Rows([]), speed=speed)
 
 

@@ -115,14 +115,14 @@ def test_what_spells_no_signature_is_told(app: Celeriac) -> None:
 
 
 def test_a_signature_of_nobody_cannot_be_called() -> None:
-    with pytest.raises(CallerError, match=r"make it with app\.signature"):
+    with pytest.raises(CallerError, match=r"create it with app\.signature"):
         Signature("shop.add").delay()
 
 
 def test_what_is_several_tasks_is_for_celery_to_call(app: Celeriac) -> None:
     group = app.signature({"task": "celery.group", "subtask_type": "group", "kwargs": {"tasks": []}})
 
-    with pytest.raises(CallerError, match="a group is several tasks"):
+    with pytest.raises(CallerError, match="a group has several tasks, and only Celery can call it"):
         group.delay()
 
 

@@ -127,4 +127,4 @@ def test_what_the_broker_refuses_is_refused_and_told(
     outcome = office.send()
 
     assert outcome is Outcome.REFUSED
-    assert "shop.report[t1] is not sent: no right to write" in caplog.text
+    assert "shop.report[t1] not sent: no right to write" in caplog.text

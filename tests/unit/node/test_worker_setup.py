@@ -47,7 +47,7 @@ def test_a_worker_that_does_not_answer_or_refuses_is_told_as_such() -> None:
     setups = [ask_setup(cluster.control(), f"w{number}@web") for number in (1, 2, 3)]
 
     assert [each[:3] for each in setups] == [
-        (None, None, "it does not answer"),
-        (None, None, "it answered: not allowed"),
-        (("celery", "mail"), None, "it does not answer"),
+        (None, None, "no reply"),
+        (None, None, "error reply: not allowed"),
+        (("celery", "mail"), None, "no reply"),
     ]

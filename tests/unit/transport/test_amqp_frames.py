@@ -176,5 +176,5 @@ def test_an_id_that_is_too_long_is_refused() -> None:
 def test_headers_that_no_frame_can_hold_are_refused() -> None:
     properties = spell_properties({"long": "x" * 5000}, is_persistent=True)
 
-    with pytest.raises(CallerError, match="the broker takes 4088: shorten them"):
+    with pytest.raises(CallerError, match="the 4088 that the broker accepts: shorten them"):
         spell_publish(b"", channel=1, exchange="", routing_key="", properties=properties, frame_bytes=4096)

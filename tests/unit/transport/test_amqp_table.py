@@ -94,7 +94,7 @@ def test_a_table_that_is_cut_short_is_refused(table: dict[str, Any], data: st.Da
     spelled = spell_table(table | {"last": "one"})
     end = data.draw(st.integers(5, len(spelled) - 1))
 
-    with pytest.raises(ValueError, match=r"a table|a list|a value|decode"):
+    with pytest.raises(ValueError, match=r"table|list|value|decode"):
         read_table(spelled[:end], 4, len(spelled))
 
 
@@ -117,7 +117,7 @@ def test_what_lies_deeper_than_anybody_needs_is_refused_both_ways() -> None:
 
     with pytest.raises(ValueError, match="too deep"):
         read(spelled)
-    with pytest.raises(CallerError, match="within each other"):
+    with pytest.raises(CallerError, match="nests more than"):
         spell_table({"deep": deep})
 
 
@@ -147,9 +147,9 @@ def test_what_is_almost_of_a_known_kind_is_spelled_as_that(value: object, plain:
 @pytest.mark.parametrize(
     ("table", "fix"),
     [
-        ({"x": {1, 2}}, "cannot hold set: use texts"),
-        ({"x": [object()]}, "cannot hold object: use texts"),
-        ({"x": 2**63}, "send it as text"),
+        ({"x": {1, 2}}, "a header cannot hold set: use strings, numbers, lists and dicts of"),
+        ({"x": [object()]}, "a header cannot hold object: use strings, numbers, lists and dicts of"),
+        ({"x": 2**63}, "send it as string"),
         ({"x" * 256: 1}, "shorten it to 255 bytes"),
     ],
 )

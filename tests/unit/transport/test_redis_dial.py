@@ -71,12 +71,12 @@ def test_the_time_that_a_caller_has_is_shared_by_all_that_is_tried() -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        (None, "result_backend names nothing"),
-        ("amqp://web1//", "is no Redis"),
-        ("nope://web1", "names a transport that is not here"),
-        ("redis://web1/0?unheard_of=1", "cannot be used"),
+        (None, "result_backend has no host: give a URL such as"),
+        ("amqp://web1//", "is not a Redis URL"),
+        ("nope://web1", "uses an unavailable transport"),
+        ("redis://web1/0?unheard_of=1", "cannot use"),
         ("redis://web1/0?socket_timeout=long", "socket_timeout in result_backend is 'long'"),
-        ("redis://:hun/ter@web1:6379/0", "result_backend .* cannot be read"),
+        ("redis://:hun/ter@web1:6379/0", "invalid result_backend .*: check the port"),
     ],
 )
 def test_what_cannot_be_used_is_a_mistake_in_the_settings(url: str | None, problem: str) -> None:

@@ -89,14 +89,14 @@ def test_recorders_that_are_well_or_were_never_there_need_nobody() -> None:
 def test_a_recorder_that_fell_silent_is_an_error_where_no_other_records() -> None:
     (alert,) = of_recorders(recorder("a", age=90.0, error="disk full"), recorder("old", "stopped", age=9e5))
 
-    text = "nothing is recorded: recorder a: it has shown no sign of life for 90 seconds: disk full"
+    text = "nothing is recorded: recorder a: no status update for 90 seconds: disk full"
     assert alert == Alert("error", text, "cluster")
 
 
 def test_a_recorder_in_trouble_is_a_warning_while_another_records() -> None:
     (alert,) = of_recorders(recorder("a"), recorder("b\n", "dropping"))
 
-    text = "recorder b\\n: the disk takes nothing, and events are dropped"
+    text = "recorder b\\n: disk full or read-only, dropping events"
     assert alert == Alert("warning", text, "cluster")
 
 
@@ -109,7 +109,7 @@ def test_a_recorder_that_was_given_up_needs_nobody_while_another_records() -> No
 def test_a_recorder_that_has_been_dead_for_a_year_is_told_as_long_as_no_other_records() -> None:
     (alert,) = of_recorders(recorder("a", "failed", age=365 * 24 * HOUR))
 
-    assert alert.text == "nothing is recorded: recorder a: it ended with an error"
+    assert alert.text == "nothing is recorded: recorder a: stopped with an error"
 
 
 def test_tables_are_old_when_a_nightly_run_is_overdue() -> None:

@@ -29,7 +29,7 @@ HEALTHY = Facts(
     listened=3.0,
     workers=[WorkerState("w1@lab", events_setting=True, sent_setting=True, task_events=4, begun=2, skew=0.2)],
     sent_events=2,
-    durability=Durability(Level.L3, Level.L2, "a single Redis writes each grant to its disk"),
+    durability=Durability(Level.L3, Level.L2, "a single Redis writes each grant to disk before it answers"),
     extras={"web": True, "tui": False},
     disk=DiskState("log", 40 * GIB, 100 * GIB),
     tables=TablesState("warehouse", 1_000_000.0 - 3600 * 3),
@@ -108,7 +108,14 @@ def test_a_check_that_is_not_required_fails_alone(name: str, changes: dict[str, 
         ("task events", {"workers": ()}),
         ("sent events", {"sent_events": 0, "workers": worker(sent_setting=None)}),
         ("clock skew", {"workers": worker(skew=None), "broker": HEALTHY.broker._replace(skew=None)}),
-        ("durability", {"durability": Durability(None, Level.L2, "decides no elections")}),
+        (
+            "durability",
+            {
+                "durability": Durability(
+                    None, Level.L2, "cannot decide elections: name a Redis or RabbitMQ in election_url"
+                )
+            },
+        ),
         ("result backend", {"backend": ""}),
         ("disk", {"disk": DiskState("s3://b/log", reason="the log is in an object store")}),
         ("tables", {"tables": TablesState("warehouse")}),
@@ -153,11 +160,11 @@ def test_a_wrong_number_of_a_database_is_named_with_the_right_one() -> None:
 
 def test_redis_without_a_log_is_fixed_by_one_command() -> None:
     broker = HEALTHY.broker._replace(has_log=False)
-    durability = Durability(Level.L1, Level.L2, "Redis keeps nothing on disk: set appendonly to yes")
+    durability = Durability(Level.L1, Level.L2, "Redis stores nothing on disk: set appendonly to yes")
 
     finding = found("durability", broker=broker, durability=durability)
 
-    assert finding.reason == "Redis keeps nothing on disk"
+    assert finding.reason == "Redis stores nothing on disk"
     assert finding.fix == f"redis-cli -u {URL} CONFIG SET appendonly yes"
 
 

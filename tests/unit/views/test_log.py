@@ -153,7 +153,7 @@ def test_a_sound_log_is_told_in_one_line() -> None:
 
 
 def test_what_costs_events_comes_first_and_is_counted() -> None:
-    untidy = Finding("foreign", "events/x", "it is no segment of ours", "move it away", is_harmful=False)
+    untidy = Finding("foreign", "events/x", "not a Celeriac segment", "move it away", is_harmful=False)
     lost = Finding("missing", HOSTILE, "events 3-7 are missing", "bring them back")
     verified = Verified(3, 0, 1200, 4096, [untidy, lost])
 
@@ -168,7 +168,7 @@ def test_what_costs_events_comes_first_and_is_counted() -> None:
 
 
 def test_what_is_only_untidy_leaves_a_log_sound() -> None:
-    untidy = Finding("superseded", "events/x", "it is not read", "compact the log", is_harmful=False)
+    untidy = Finding("superseded", "events/x", "it is not read", "run celeriac log compact", is_harmful=False)
 
     assert verified_text(Verified(1, 0, 1, 1, [untidy])).endswith(": sound")
 

@@ -54,16 +54,16 @@ def test_a_time_is_compared_with_another(against: str, expected: tuple[float | N
 
 
 def test_a_time_without_a_beginning_is_compared_with_none() -> None:
-    with pytest.raises(CallerError, match="say from when"):
+    with pytest.raises(CallerError, match="the range has no start"):
         HistoryQuery(until=NOW).checked().other_span(NOW)
 
 
 def test_no_more_times_are_told_apart_than_can_be_read() -> None:
     assert HistoryQuery(range="month", by="hour").times(NOW) == "hour"
     assert HistoryQuery(range="month", by="").times(NOW) is None
-    with pytest.raises(CallerError, match="43,200 times"):
+    with pytest.raises(CallerError, match="43,200 intervals"):
         HistoryQuery(range="month", by="minute").times(NOW)
-    with pytest.raises(CallerError, match="say from when"):
+    with pytest.raises(CallerError, match="the range has no start"):
         HistoryQuery(until=NOW).checked().times(NOW)
     assert HistoryQuery(until=NOW, by="day").checked().times(NOW) == "day"
 

@@ -106,7 +106,7 @@ def test_a_value_that_kombu_has_a_spelling_for_stays_as_it_is() -> None:
     ],
 )
 def test_a_part_that_cannot_be_read_fails_the_chord(odd: bytes) -> None:
-    with pytest.raises(PeerError, match="Join error: a part is"):
+    with pytest.raises(PeerError, match=r"Join error: a result is (longer|not JSON)"):
         joined(returned("t1", 3), odd)
 
 
@@ -148,7 +148,7 @@ def test_a_nested_header_gives_a_nested_list() -> None:
 
 
 def test_a_task_of_the_header_without_a_result_fails_the_chord() -> None:
-    with pytest.raises(PeerError, match="there is no result of task t2"):
+    with pytest.raises(PeerError, match="Join error: no result of task t2"):
         joined(returned("t1", 1), header=saved([["t1", None], None], [["t2", None], None]))
 
 
@@ -156,7 +156,7 @@ def test_a_task_of_the_header_without_a_result_fails_the_chord() -> None:
     "header", [b"", b"x", b"[]", b"{}", b'{"result": 3}', b'{"result": [["t1", null], null]}']
 )
 def test_a_header_that_cannot_be_read_fails_the_chord(header: bytes) -> None:
-    with pytest.raises(PeerError, match="header cannot be read"):
+    with pytest.raises(PeerError, match="cannot read the chord header"):
         joined(returned("t1", 1), header=header)
 
 

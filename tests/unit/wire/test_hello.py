@@ -149,12 +149,12 @@ def test_what_a_node_says_of_its_clock_is_left_to_those_who_judge_clocks() -> No
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (None, "it answered with NoneType, not with a table"),
-        (["clock"], "it answered with list, not with a table"),
-        ({}, "it told no clock"),
-        ({"revoked": ["a"]}, "it told no clock"),
-        ({"error": "KeyError('x')"}, "it failed: KeyError('x')"),
-        ({"error": 7}, "it failed: int"),
+        (None, "NoneType instead of a table"),
+        (["clock"], "list instead of a table"),
+        ({}, "no clock"),
+        ({"revoked": ["a"]}, "no clock"),
+        ({"error": "KeyError('x')"}, "error: KeyError('x')"),
+        ({"error": 7}, "error: int"),
     ],
 )
 def test_an_answer_that_cannot_be_read_says_why(value: object, reason: str) -> None:

@@ -29,7 +29,7 @@ def test_without_the_option_there_is_no_prefix() -> None:
 
 @pytest.mark.parametrize("said", [7, b"shop", ["shop"]])
 def test_a_prefix_that_is_no_text_is_refused_by_its_name(said: object) -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"global_keyprefix.*give a text"):
+    with pytest.raises(ImproperlyConfigured, match=r"global_keyprefix.*give a string"):
         key_prefix({"global_keyprefix": said})
 
 

@@ -82,7 +82,7 @@ def test_a_result_without_a_task_or_a_status_is_refused(meta: ResultMeta) -> Non
 
 
 def test_arguments_without_a_spelling_name_the_task_and_the_fix() -> None:
-    with pytest.raises(CallerError, match=r"task t1 .* set has no spelling in JSON: use .*"):
+    with pytest.raises(CallerError, match=r"task t1: set is not JSON serializable: use .*"):
         encode(ResultMeta("t1", "SUCCESS", Json(b"3"), args=({1},)))
 
 

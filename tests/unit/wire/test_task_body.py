@@ -87,7 +87,7 @@ def test_a_body_that_is_none_is_refused_with_the_reason(body: bytes, reason: str
 
 
 def test_what_json_cannot_hold_is_told_with_a_way_out() -> None:
-    with pytest.raises(CallerError, match="object has no spelling in JSON: use texts"):
+    with pytest.raises(CallerError, match="object is not JSON serializable: use strings, numbers, lists and"):
         spell_body(Arguments((object(),), {}))
 
 

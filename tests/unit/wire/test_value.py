@@ -132,7 +132,7 @@ def test_what_is_nested_to_the_limit_is_taken(levels: int) -> None:
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 100_000])
 def test_what_is_nested_deeper_is_refused(levels: int) -> None:
-    with pytest.raises(PeerError, match="nested more than 200 deep"):
+    with pytest.raises(PeerError, match="nested more than 200 levels deep"):
         revive(nested(levels))
 
 

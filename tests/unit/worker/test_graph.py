@@ -110,12 +110,12 @@ def test_a_step_that_is_off_keeps_its_place_and_does_nothing() -> None:
 def test_a_circle_is_named() -> None:
     steps = [make("a", [], requires=("b",)), make("b", [], after=("c",)), make("c", [], requires=("a",))]
 
-    with pytest.raises(CallerError, match="in a circle: a → b → c → a"):
+    with pytest.raises(CallerError, match="circular dependency between steps: a → b → c → a"):
         Graph(steps)
 
 
 def test_a_need_that_is_not_there_is_named() -> None:
-    with pytest.raises(CallerError, match="'gossip' needs step 'mingle', which is not there"):
+    with pytest.raises(CallerError, match="step 'gossip' needs step 'mingle', which is missing: add it, or"):
         Graph([make("gossip", [], requires=("mingle",))])
 
 

@@ -60,7 +60,7 @@ def test_a_value_that_cannot_even_be_shown_is_told_in_the_log(caplog: pytest.Log
     teller(broker).tell("task-halfway", uuid="t1", odd=Odd())
 
     assert told(broker) == []
-    assert "Cannot send 'task-halfway'" in caplog.text
+    assert "cannot send 'task-halfway'" in caplog.text
 
 
 def test_a_broker_that_refuses_events_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

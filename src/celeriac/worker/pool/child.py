@@ -52,7 +52,7 @@ def load_app(place: str) -> Any:
             found = getattr(found, name)
         except AttributeError:
             raise ImproperlyConfigured(
-                f"module {module_name!r} has no {attribute!r}: name the app that is in it"
+                f"module {module_name!r} has no {attribute!r}: give the name of the app in that module"
             ) from None
     return found
 
@@ -91,15 +91,15 @@ class _Line:
             self.is_writing = True
             try:
                 if _identity(self._line) != self._identity:
-                    raise OSError("another file has its number")  # noqa: TRY301
+                    raise OSError("another file uses this file descriptor")  # noqa: TRY301
                 self._line.sendall(frames)
             except ConnectionError:
                 os._exit(1)  # the worker is gone
             except OSError as error:
                 # Of a job that has ended the worker would wait for ever to hear.
                 logger.critical(
-                    "The socket to the worker was closed (%s), and this process ends: "
-                    "let no task close files that it has not opened",
+                    "pool: the socket to the worker was closed (%s), so this process exits; do not close "
+                    "file descriptors that a task did not open",
                     error,
                 )
                 os._exit(1)

@@ -48,14 +48,12 @@ def make_pool(
         case "gevent":
             return _gevent_pool(runner, size=size, settings=settings)
         case _:
-            raise ImproperlyConfigured(f"there is no pool {name!r:.80}: use one of {', '.join(POOL_NAMES)}")
+            raise ImproperlyConfigured(f"unknown pool {name!r:.80}: use one of {', '.join(POOL_NAMES)}")
 
 
 def _gevent_pool(runner: Runner, *, size: int, settings: Settings) -> Pool:
     try:
         from celeriac.worker.pool.gevent import GeventPool  # noqa: PLC0415
     except ImportError:
-        raise ImproperlyConfigured(
-            "the gevent pool needs gevent: install it with pip install 'celeriac[gevent]'"
-        ) from None
+        raise ImproperlyConfigured("the gevent pool needs gevent: pip install 'celeriac[gevent]'") from None
     return GeventPool(runner, size=size, settings=settings)

@@ -195,12 +195,12 @@ class Crew:
             news.append(partial(self._fail, job, error, cause, now - child.began_at))
         elif left and self._has_died_too_often_with(left[0].key):
             error = WorkerLost(
-                f"{_MAX_EARLY_DEATHS} processes died before they could begin it; the last {how}"
+                f"{_MAX_EARLY_DEATHS} processes died before they could start it; the last one {how}"
             )
             news.append(partial(self._fail, left.pop(0), error, "lost"))
         self._put_back(left)
         if not child.is_ready and child.leaves_by is None:
-            self.count_early_death(child.reason or f"it {how}")
+            self.count_early_death(child.reason or f"the process {how}")
         return news
 
     def _has_died_too_often_with(self, key: int) -> bool:
@@ -214,9 +214,7 @@ class Crew:
         """Count a process that died before it was ready."""
         self._early_deaths += 1
         if self._early_deaths >= _MAX_EARLY_DEATHS:
-            self.fault = (
-                f"the processes of the pool die before they are ready: mend what the last one said: {reason}"
-            )
+            self.fault = f"pool processes die at startup; fix the last error: {reason}"
 
     def _fail(self, job: Job, error: Exception, cause: str = "", runtime: float = 0.0) -> None:
         self.listener.ended(job.key, self._runner.fail(job, error, cause=cause, runtime=runtime))
@@ -226,7 +224,7 @@ def _why(child: ChildProcess, job: Job, how: str) -> tuple[Exception, str]:
     """Return what a job failed of whose process has ended, and the cause."""
     doom = child.doom
     if doom is None or doom.key != job.key or doom.sent_at is None:
-        return WorkerLost(f"process {child.pid} of the pool {how}"), "lost"
+        return WorkerLost(f"pool process {child.pid} {how}"), "lost"
     if doom.cause == "time-limit":
         return TimeLimitExceeded(job.time_limit), doom.cause
     return TaskRevoked(f"terminated by signal {doom.signal_number}", task_id=job.request.id), doom.cause

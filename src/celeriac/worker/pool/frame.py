@@ -81,7 +81,7 @@ def _plain(value: object) -> object:
     """Return what crosses in the place of something that msgpack has no spelling for."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"there is a {type(value).__name__} in it; use texts, numbers, lists and dicts")
+    raise TypeError(f"a value is a {type(value).__name__}; use strings, numbers, lists and dicts")
 
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_plain).encode
@@ -92,7 +92,7 @@ def frame(kind: ToChild | FromChild, content: object = None) -> bytes:
     try:
         body = _encode(content)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise CallerError(f"it cannot cross to another process: {error}") from None
+        raise CallerError(f"cannot send it to another process: {error}") from None
     return _HEAD.pack(len(body), kind) + body
 
 

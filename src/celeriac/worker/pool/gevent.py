@@ -89,7 +89,7 @@ class GeventPool:
     def __init__(self, runner: Runner, *, size: int, settings: Settings) -> None:
         if not all(is_module_patched(name) for name in ("socket", "select", "threading", "time")):
             raise ImproperlyConfigured(
-                "the gevent pool needs a patched program: call gevent.monkey.patch_all() before all else"
+                "the gevent pool needs a patched program: call gevent.monkey.patch_all() first"
             )
         self.size = size
         self._runner = runner

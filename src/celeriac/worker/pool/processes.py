@@ -84,7 +84,7 @@ class ProcessPool:
                 lambda: crew.fault or crew.is_ready or self._is_stopped, _START_PATIENCE
             )
         if not has_begun:
-            logger.warning("No process of the pool was ready within %g s; tasks wait.", _START_PATIENCE)
+            logger.warning("pool: no process ready within %g s; tasks are waiting", _START_PATIENCE)
         if crew.fault:
             self.kill()
             self._check()
@@ -202,7 +202,7 @@ class ProcessPool:
             try:
                 tell()
             except Exception:  # all jobs hang on this thread
-                logger.exception("What became of a job could not be told.")
+                logger.exception("pool: cannot report the outcome of a job")
 
     # -- the thread of the pool
 
@@ -212,7 +212,7 @@ class ProcessPool:
         except BaseException as error:
             # The processes end with this thread. Who submits a job must know, and not wait for ever.
             with self._changed:
-                self._crew.fault = f"the pool of processes broke down, start the worker again: {error!r}"
+                self._crew.fault = f"the process pool failed; restart the worker: {error!r}"
                 self._changed.notify_all()
             raise
         finally:
@@ -261,7 +261,7 @@ class ProcessPool:
             child = ChildProcess(setup)
         except (OSError, CallerError) as error:
             with self._changed:
-                self._crew.count_early_death(f"none can be started: {error}")
+                self._crew.count_early_death(f"cannot start a process: {error}")
                 self._changed.notify_all()
             return
         self._selector.register(child.line, EVENT_READ, child)

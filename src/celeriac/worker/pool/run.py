@@ -48,7 +48,7 @@ def harmless(error: BaseException) -> Exception:
     """Return an error that can be told to clients: who raises what he is told of must not end by it."""
     if isinstance(error, Exception):
         return error
-    told = f"the task raised {failure_text(error)}, which ends a program: return, or raise an error"
+    told = f"the task raised {failure_text(error)}, which exits a process: return, or raise another exception"
     return WorkerLost(told).with_traceback(error.__traceback__)
 
 

@@ -121,7 +121,7 @@ class SoloPool:
 
     def shrink(self, count: int = 1) -> None:  # noqa: ARG002
         """Raise CallerError."""
-        raise CallerError("the solo pool runs one task at a time, and not fewer")
+        raise CallerError("the solo pool runs one task at a time, and cannot shrink")
 
     def tick(self, now: float) -> None:
         """Do nothing."""

@@ -199,8 +199,8 @@ class ThreadPool:
             self._fill()
         for job, runtime in overdue:
             logger.error(
-                "Task %s[%s] took longer than %g s; its thread cannot be ended, so it is abandoned, "
-                "as %d now are: use processes for tasks that may not end",
+                "Task %s[%s] exceeded its time limit of %g s; a thread cannot be killed, so it is "
+                "abandoned, abandoned=%d: use the processes pool for tasks that may hang",
                 job.request.task,
                 job.request.id,
                 job.time_limit,

@@ -23,7 +23,7 @@ class ConnectionStep(Step):
     def link(self) -> Connection:
         """The link, which is open."""
         if self._link is None:
-            raise ConnectionLost("there is no link to the broker yet")
+            raise ConnectionLost("not connected to the broker yet")
         return self._link
 
     def start(self) -> None:

@@ -86,7 +86,8 @@ class GossipStep(Step):
         self.is_enabled = is_enabled and driver in _DRIVERS
         if is_enabled and not self.is_enabled:
             self.unsupported = (
-                f"transport {driver} has none: this worker sees no others, and takes part in no election"
+                f"transport {driver} does not support gossip: this worker sees no other workers, and takes "
+                "part in no election"
             )
         self.interval = interval
         self.heartbeat_interval = heartbeat_interval
@@ -201,19 +202,19 @@ class GossipStep(Step):
         for effect in effects:
             match effect:
                 case Joined():
-                    logger.info("Node %s joined", effect.hostname)
+                    logger.info("gossip: node %s joined", effect.hostname)
                     self._call(self.on_node_join, effect.hostname)
                 case Left():
-                    logger.info("Node %s left", effect.hostname)
+                    logger.info("gossip: node %s left", effect.hostname)
                     self._call(self.on_node_leave, effect.hostname)
                 case Lost():
-                    logger.warning("Node %s is lost: %s", effect.hostname, effect.reason)
+                    logger.warning("gossip: node %s lost: %s", effect.hostname, effect.reason)
                     self._call(self.on_node_lost, effect.hostname)
                 case Suspected():
-                    logger.info("Node %s is suspect: silent for %.1f s", effect.hostname, effect.silence)
+                    logger.info("gossip: node %s suspect, silent for %.1f s", effect.hostname, effect.silence)
                     self._look_for(effect)
                 case Refuted():
-                    logger.info("Node %s is there after all", effect.hostname)
+                    logger.info("gossip: node %s alive again", effect.hostname)
                 case ElectionHeard(event):
                     self.elector.receive(event, monotonic())
 
@@ -230,7 +231,7 @@ class GossipStep(Step):
             try:
                 handler(member)
             except Exception:  # a handler is the user's own, and harms nobody else
-                logger.exception("A handler of gossip failed for node %s.", hostname)
+                logger.exception("gossip: a handler failed for node %s", hostname)
 
     def _tell(self) -> None:
         """Write down who is there, if that has changed."""

@@ -45,7 +45,8 @@ class MingleStep(Step):
         self.is_enabled = is_enabled and driver in _DRIVERS
         if is_enabled and not self.is_enabled:
             self.unsupported = (
-                f"transport {driver} has none: this worker learns no clock and no revoked tasks from others"
+                f"transport {driver} does not support mingle: this worker syncs no clock and no revoked "
+                "tasks with others"
             )
         #: The nodes that answered last.
         self.neighbours: tuple[str, ...] = ()
@@ -62,20 +63,20 @@ class MingleStep(Step):
         if has_namesake and self._is_first:
             # We cannot have answered yet ourselves.
             logger.error(
-                "Another worker named %s runs already: both get the commands and heartbeats of one; "
-                "name this one otherwise with -n",
+                "mingle: another worker named %s is running: both receive the same commands and share "
+                "heartbeats; rename this worker with -n",
                 self._hostname,
             )
         self._is_first = False
         if mingled.neighbours:
             logger.info(
-                "Mingled with %s: clock %d, %d revoked tasks learnt",
+                "mingle: synced with %s, clock=%d, revoked=%d",
                 ", ".join(mingled.neighbours),
                 mingled.clock,
                 mingled.merged,
             )
         else:
-            logger.info("Mingle: all alone")
+            logger.info("mingle: all alone")
 
     def greet_again(self) -> None:
         """Say hello once more, from a thread of its own; that the broker went away is for others to mend."""
@@ -84,7 +85,7 @@ class MingleStep(Step):
         try:
             self._greet()
         except NetworkError as error:
-            logger.debug("The second hello was cut short: %s", error)
+            logger.debug("mingle: the second hello failed: %s", error)
 
     def _greet(self) -> tuple[Mingled, bool]:
         """Ask everybody, and take what they tell; return that, and whether somebody has our name."""
@@ -95,5 +96,5 @@ class MingleStep(Step):
         mingled = mingle(others, clock=self._clock, revoked=self._revoked, now=monotonic())
         self.neighbours = mingled.neighbours
         for node, reason in mingled.faults.items():
-            logger.warning("What node %s answers to hello cannot be used: %s", node, reason)
+            logger.warning("mingle: invalid reply of node %s to hello: %s", node, reason)
         return mingled, len(others) < len(answers)

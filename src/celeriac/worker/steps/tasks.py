@@ -131,7 +131,7 @@ class TasksStep(Step):
             try:
                 self._settle_waiting(self._link)
             except NetworkError as error:
-                logger.info("The last acknowledgements may not have arrived: %s", error)
+                logger.info("worker: the last acknowledgements may be lost: %s", error)
             link, self._link = self._link, None
             link.close()
 
@@ -185,9 +185,9 @@ class TasksStep(Step):
         except ConnectionLost as error:
             self._lose(error)
         except CeleriacError as error:
-            logger.error("A command came to nothing: %s", error)  # noqa: TRY400 - it says how to mend it
+            logger.error("control: a command failed: %s", error)  # noqa: TRY400 - it says how to mend it
         except Exception:  # a command must not end a worker
-            logger.exception("A command came to nothing.")
+            logger.exception("control: a command failed")
 
     def _rest(self) -> None:
         """Wait until it is time to look for the broker, or until somebody wakes us."""
@@ -265,9 +265,9 @@ class TasksStep(Step):
             self._open()
         except ConnectionLost as error:
             self._retry_at = monotonic() + self._backoff.next()
-            logger.debug("The broker is still away: %s", error)
+            logger.debug("worker: the broker is still unreachable: %s", error)
         else:
-            logger.info("The broker is back: tasks come again from %s.", ", ".join(self.queues))
+            logger.info("worker: reconnected to the broker, consuming from %s", ", ".join(self.queues))
 
     def _lose(self, error: NetworkError) -> None:
         link, self._link = self._link, None
@@ -275,7 +275,7 @@ class TasksStep(Step):
             return
         link.close()
         self._lost = link
-        logger.warning("Tasks wait for the broker: %s", error)
+        logger.warning("worker: lost the broker, no tasks are consumed: %s", error)
         self._retry_at = monotonic() + self._backoff.next()
         self._suspend()
 

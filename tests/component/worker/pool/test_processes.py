@@ -231,7 +231,7 @@ def test_a_job_that_cannot_cross_fails_with_the_reason(ledger: Ledger) -> None:
     (outcome,) = ledger.run(huge)
 
     assert outcome.state == "FAILURE"
-    assert "it cannot cross to another process" in outcome.text
+    assert "cannot send it to another process" in outcome.text
     assert "2**64" in outcome.text
 
 

@@ -55,7 +55,7 @@ def test_what_an_abandoned_thread_returns_counts_no_more(
     assert (outcome.state, outcome.cause) == ("FAILURE", "time-limit")
     assert after[0].result == b"%d" % os.getpid()
     assert ends == ["started", "ended"]
-    assert "took longer than 0.01 s" in caplog.text
+    assert "exceeded its time limit of 0.01 s" in caplog.text
 
 
 def test_a_runaway_loop_in_an_abandoned_thread_ends() -> None:

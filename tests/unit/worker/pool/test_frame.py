@@ -70,5 +70,5 @@ def test_frames_are_put_together_from_any_pieces() -> None:
 
 @pytest.mark.parametrize("value", [object(), 2**70, "\ud800"])
 def test_what_cannot_cross_is_refused(value: object) -> None:
-    with pytest.raises(CallerError, match="cannot cross to another process"):
+    with pytest.raises(CallerError, match="cannot send it to another process"):
         frame(FromChild.TOLD, (1, "task-mine", {"value": value}))
