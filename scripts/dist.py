@@ -278,7 +278,7 @@ def _in_pipes(command: list[str], folder: Path, environ: dict[str, str]) -> tupl
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # a Java that it started, too
         process.wait()
-        return process.returncode, f"it did not end within {_SECONDS:.0f} s"
+        return process.returncode, f"did not finish within {_SECONDS:.0f} s"
     return process.returncode, output
 
 
@@ -313,7 +313,7 @@ def _in_terminal(command: list[str], folder: Path, environ: dict[str, str]) -> t
 def main(extras: list[str]) -> int:
     """Build, and try the extras; return the exit code."""
     if unknown := set(extras) - set(CHECKS):
-        sys.stderr.write(f"no such extra: {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}\n")
+        sys.stderr.write(f"unknown extra: {', '.join(sorted(unknown))}; use one of {', '.join(CHECKS)}\n")
         return 2
     began = monotonic()
     _say("building")

@@ -40,11 +40,11 @@ _KINDS = {
 }
 #: FastAPI's words for the responses of every API.
 _STATUS = {
-    "Successful Response": "the answer",
-    "Validation Error": "a parameter is not of its kind",
-    "Bad Request": "the request cannot be fulfilled",
-    "Not Found": "there is no such thing",
-    "Service Unavailable": "a service that is needed is not available",
+    "Successful Response": "response",
+    "Validation Error": "invalid parameter",
+    "Bad Request": "invalid request",
+    "Not Found": "not found",
+    "Service Unavailable": "a required service is not available",
 }
 
 
