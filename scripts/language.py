@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import yaml  # type: ignore[import-untyped]
+
 __all__ = ["BANNED", "ROOT", "Text", "all_texts", "bad_words", "has_bad_begin", "main", "rate", "read_python"]
 
 ROOT: Final = Path(__file__).parents[1]
@@ -146,9 +148,8 @@ def read_deploy() -> Iterator[Text]:
     for path in sorted((ROOT / "deploy").rglob("*")):
         place = path.relative_to(ROOT).as_posix()
         if path.name == "alerts.yaml":
-            for number, line in enumerate(path.read_text().splitlines(), 1):
-                if found := re.match(r"\s*(?:summary|description): (.*)", line):
-                    yield Text("deploy", f"{place}:{number}", re.sub(r"\{\{.*?\}\}", "{}", found[1]))
+            for text in _labels(yaml.safe_load(path.read_text())):
+                yield Text("deploy", place, re.sub(r"\{\{.*?\}\}|`[^`]*`", "{}", text))
         elif path.suffix == ".json":
             for text in _labels(json.loads(path.read_text())):
                 yield Text("deploy", place, text)
@@ -157,7 +158,9 @@ def read_deploy() -> Iterator[Text]:
 def _labels(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, below in value.items():
-            if name in ("title", "description", "legendFormat", "label") and isinstance(below, str):
+            if name in ("title", "description", "legendFormat", "label", "summary") and isinstance(
+                below, str
+            ):
                 yield below
             else:
                 yield from _labels(below)

@@ -526,9 +526,9 @@ def test_052_an_action_that_raises_is_logged_and_harms_no_worker(
     winners = arena.tidy("after-boom", "after boom")
 
     assert is_over
-    assert [each.levelno for each in caplog.records if "(boom-1, boom) failed" in each.getMessage()] == [
-        logging.ERROR
-    ]
+    assert [
+        each.levelno for each in caplog.records if "election boom-1: the action failed" in each.getMessage()
+    ] == [logging.ERROR]
     assert len(winners) == 1
 
 
