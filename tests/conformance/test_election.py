@@ -488,9 +488,9 @@ def test_049_a_handler_is_called_with_the_action() -> None:
 
     assert calls == [(7,), (7, False), (7, mandate), (7, mandate), (7, mandate), (7, False, mandate)]
     for handler in refused_handlers():
-        with pytest.raises(CallerError, match=r"on 'odd' is .*handler\(action\)"):
+        with pytest.raises(CallerError, match=r"invalid election handler for 'odd', .*handler\(action\)"):
             handlers["odd"] = handler
-        with pytest.raises(CallerError, match=r"on 'odd' is .*handler\(action\)"):
+        with pytest.raises(CallerError, match=r"invalid election handler for 'odd', .*handler\(action\)"):
             handlers |= {"odd": handler}
 
 
@@ -556,7 +556,7 @@ def test_a_redis_that_keeps_nothing_is_named_with_the_fix() -> None:
             reason = refusal(lambda timeout: app.control.election("e1", "tidy", timeout=timeout))
         app.close()
 
-    assert "level L1, below election_min_level (L2)" in reason
+    assert "level is L1, below election_min_level (L2)" in reason
     assert "set appendonly to yes and appendfsync to always (w@v)" in reason
 
 
