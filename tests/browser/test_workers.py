@@ -72,7 +72,7 @@ def test_the_list_says_what_the_api_says(staffed: Dashboard, visit: Visit) -> No
     assert first[12] == "py-celery 5.7.0"
     lost = next(each for each in told if each["name"] == "silent@lab")
     assert cells(page, "silent@lab")[1:3] == ["LOST", lost["reason"]]
-    assert cells(page, "gone@lab")[1:3] == ["LEFT", "said farewell"]
+    assert cells(page, "gone@lab")[1:3] == ["LEFT", "shut down cleanly"]
     visitor.check_access()
     keep_screenshot(page, "workers")
 

@@ -112,7 +112,7 @@ def test_it_sends_until_a_signal_says_what_it_does_and_gives_the_leadership_up(
     assert "level L3: decided within one process" in result.stderr
     assert "pulse (every 0.5 s), nightly (0 3 * * *)" in result.stderr
     assert "leadership 'reports': acquired" in result.stderr
-    assert "Entry 'pulse': sent shop.pulse[" in result.stderr
+    assert "entry 'pulse': sent shop.pulse[" in result.stderr
     assert app.arbiter.leases() == []
 
 
@@ -135,7 +135,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(cluster: Cluster, plac
 
     assert result.exit_code == 0, result.stderr
     assert "not known yet: " in result.stderr
-    assert "Entry 'pulse': sent shop.pulse[" in result.stderr
+    assert "entry 'pulse': sent shop.pulse[" in result.stderr
 
 
 # -- what is wrong
@@ -145,7 +145,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(cluster: Cluster, plac
     ("settings", "told"),
     [
         ({"beat_schedule": {}}, "beat_schedule is empty"),
-        ({"beat_schedule": {"pulse": {"schedule": 5}}}, "entry 'pulse': it has no task"),
+        ({"beat_schedule": {"pulse": {"schedule": 5}}}, "entry 'pulse': missing task"),
         ({"timezone": "Nowhere"}, "timezone is 'Nowhere'"),
     ],
 )
