@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 
 from celeriac.programs.process import wait_until
+from tests.http_client import NO_CERTIFICATES
 from tests.program import CELERIAC, own_environment
 
 __all__ = ["PATIENCE", "Up", "is_open", "running"]
@@ -67,7 +68,7 @@ class Up:
         return self.wait_for(r"^dashboard +(http://\S+)")
 
     def get(self, path: str, **parameters: str | int) -> httpx.Response:
-        return httpx.get(f"{self.address}{path}", params=parameters, timeout=PATIENCE)
+        return httpx.get(f"{self.address}{path}", params=parameters, timeout=PATIENCE, verify=NO_CERTIFICATES)
 
     def alive(self) -> dict[int, str]:
         """Return the commands of its processes, by pid; itself is one of them."""
@@ -99,7 +100,7 @@ class Up:
 
 def is_open(port: int) -> bool:
     try:
-        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5)
+        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5, verify=NO_CERTIFICATES)
     except httpx.ConnectError:
         return False
     except httpx.HTTPError:  # somebody is there

@@ -12,6 +12,7 @@ from celeriac.node.watcher import MAX_LISTENERS_OF_OWNER
 from celeriac.programs.process import wait_until
 from celeriac.web.access import Account, Role, hashed, new_token, write_accounts
 from tests.attack.dashboard import PATIENCE, dashboard
+from tests.http_client import http_client
 from tests.raw_websocket import RawWebSocket
 
 #: As many as there may be of all users together.
@@ -34,8 +35,8 @@ def two_users(broker: str, folder: Path) -> Iterator[Clients]:
     with dashboard(broker, folder, "--accounts", str(accounts)) as (address, _, _), ExitStack() as stack:
         yield {
             name: stack.enter_context(
-                httpx.Client(
-                    base_url=f"http://{address}",
+                http_client(
+                    f"http://{address}",
                     headers={"Authorization": f"Bearer {token}"},
                     timeout=PATIENCE,
                 )

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.attack.dashboard import PATIENCE, dashboard
+from tests.http_client import NO_CERTIFICATES, http_client
 
 #: The usual limit on open files, and more connections than that.
 FILES, CONNECTIONS = 1024, 1200
@@ -36,9 +37,9 @@ def test_half_sent_heads_of_one_address_keep_no_other_address_out(redis_url: str
             link = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE))
             links.append(link)
             link.sendall(HALF)
-        other = httpx.Client(
-            base_url=f"http://{address}",
-            transport=httpx.HTTPTransport(local_address="127.0.0.2"),
+        other = http_client(
+            f"http://{address}",
+            transport=httpx.HTTPTransport(verify=NO_CERTIFICATES, local_address="127.0.0.2"),
             timeout=PATIENCE,
         )
         with other:

@@ -13,6 +13,7 @@ import pytest
 from celeriac.programs.process import wait_until
 from tests.attack.dashboard import PATIENCE, Dashboard, dashboard
 from tests.attack.test_slow_clients import many_files
+from tests.http_client import NO_CERTIFICATES, http_client
 from tests.live import IS_LONG
 from tests.raw_websocket import BINARY, CONTINUATION, PING, TEXT, RawWebSocket, frame
 
@@ -88,8 +89,8 @@ def sockets_of(pid: int) -> int:
 
 def ask(running: Dashboard, path: str) -> int:
     """Return the status of a page, for somebody at another address."""
-    transport = httpx.HTTPTransport(local_address="127.0.0.99")
-    with httpx.Client(base_url=f"http://{running.address}", transport=transport, timeout=PATIENCE) as client:
+    transport = httpx.HTTPTransport(verify=NO_CERTIFICATES, local_address="127.0.0.99")
+    with http_client(f"http://{running.address}", transport=transport, timeout=PATIENCE) as client:
         return client.get(path, headers={"Accept": "text/html"}).status_code
 
 
@@ -216,7 +217,8 @@ def send_packets(websocket: RawWebSocket) -> None:
 def test_one_client_cannot_fill_memory_or_log(redis_url: str, tmp_path: Path, attack: Attack) -> None:
     with dashboard(redis_url, tmp_path) as running:
         warm(running)
-        page = httpx.get(f"http://{running.address}/", headers={"Accept": "text/html"}, timeout=PATIENCE).text
+        with http_client(f"http://{running.address}", timeout=PATIENCE) as client:
+            page = client.get("/", headers={"Accept": "text/html"}).text
         found = re.search(r"client_id\W+([0-9a-f-]{36})", page)
         assert found is not None
         memory = memory_of(running.pid)

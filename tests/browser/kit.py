@@ -17,6 +17,7 @@ from playwright.sync_api import BrowserContext, Page, Request, expect
 from celeriac.app import Celeriac
 from celeriac.node.dispatcher import EventDispatcher
 from celeriac.programs.process import wait_until
+from tests.http_client import http_client
 from tests.pictures import PICTURES
 from tests.program import Program, own_environment
 
@@ -80,7 +81,7 @@ def dashboard(url: str, *options: str, token: str | None = None, **environment: 
             # A link that is kept is closed by the server after the five seconds for which the client keeps
             # it, and a question that is asked just then would be lost.
             limits = httpx.Limits(max_keepalive_connections=0)
-            with httpx.Client(base_url=found[0], headers=headers, timeout=PATIENCE, limits=limits) as client:
+            with http_client(found[0], headers=headers, timeout=PATIENCE, limits=limits) as client:
                 yield Dashboard(found[0], client)
             program.terminate()
             assert program.wait() == 0, told.read_text()

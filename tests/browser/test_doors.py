@@ -14,6 +14,7 @@ from celeriac.web.access import Role
 from celeriac.web.pages import mount
 from tests.browser.kit import PATIENCE, Dashboard
 from tests.browser.team import TOKENS
+from tests.http_client import http_client
 
 NOBODY = None
 #: What a browser asks for to have a live link.
@@ -30,7 +31,7 @@ SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport="
 def client(locked: Dashboard) -> Iterator[httpx.Client]:
     """A client that is not logged in, with a new connection for each request."""
     limits = httpx.Limits(max_keepalive_connections=0)
-    with httpx.Client(base_url=locked.address, timeout=PATIENCE, limits=limits) as client:
+    with http_client(locked.address, timeout=PATIENCE, limits=limits) as client:
         yield client
 
 

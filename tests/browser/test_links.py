@@ -16,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.browser.kit import PATIENCE, Dashboard
 from tests.browser.team import PASSWORD
+from tests.http_client import http_client
 
 #: Seconds within which a link is closed: less than the 36 after which Engine.IO gives up one that is silent.
 SOON = 25.0
@@ -84,7 +85,7 @@ def opened(locked: Dashboard) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def come(name: str, path: str) -> Opened:
-            client = httpx.Client(base_url=locked.address, timeout=PATIENCE)
+            client = http_client(locked.address, timeout=PATIENCE)
             return Opened(stack.enter_context(client), name, path)
 
         yield come

@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from celeriac.programs.process import wait_until
 from tests.browser.conftest import Visit
 from tests.browser.kit import Dashboard, expect_told, keep_picture
+from tests.http_client import http_client
 from tests.up import PATIENCE, running
 
 #: Of each kind that the load has: done at once, failed, tried again, slow, and those of the other worker.
@@ -25,7 +25,7 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     folder: Path = tmp_path_factory.mktemp("up")
     with (
         running(folder, "--allow-control", "--pipeline-every", "0") as up,
-        httpx.Client(base_url=up.address, timeout=PATIENCE) as client,
+        http_client(up.address, timeout=PATIENCE) as client,
     ):
         seen = Dashboard(up.address, client)
 

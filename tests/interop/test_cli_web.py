@@ -14,6 +14,7 @@ from celeriac.programs.port import ReservedPort
 from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleriacWorker
+from tests.http_client import http_client
 from tests.interop.test_cli_elections import SHOP
 from tests.live import StartWorker
 from tests.program import Program, own_environment
@@ -45,7 +46,7 @@ def serving(app: Celeriac, folder: Path, *arguments: str) -> Iterator[tuple[Prog
             return bool(found)
 
         assert wait_until(is_serving, patience=PATIENCE), told.read_text()
-        with httpx.Client(base_url=found[0], timeout=PATIENCE) as client:
+        with http_client(found[0], timeout=PATIENCE) as client:
             assert wait_until(lambda: client.get("/healthz").status_code == 200, patience=PATIENCE)
             yield process, client
 

@@ -18,6 +18,7 @@ from celeriac.programs.service import Service
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
 from tests.fleet import running
+from tests.http_client import http_client
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_results.py"
 PATIENCE = 60.0
@@ -34,7 +35,7 @@ class WebService(Service):
         super().__init__()
         self._redis = redis
         self._port = ReservedPort()
-        self.client = httpx.Client(base_url=f"http://{LOOPBACK}:{self._port.number}", timeout=PATIENCE)
+        self.client = http_client(f"http://{LOOPBACK}:{self._port.number}", timeout=PATIENCE)
 
     def close(self) -> None:
         self.client.close()

@@ -23,6 +23,8 @@ __all__ = ["HOSTILE", "PATIENCE", "Person", "Rig", "Shelf", "past", "rig", "sit_
 
 #: Far more than is needed, for a busy machine.
 PATIENCE = 60.0
+#: Seconds between two looks at the screen, which is drawn for each.
+_CHECK_EVERY = 0.05
 #: Colours, a title, the eight-bit form of an escape, a line of its own, a turn of direction, markup, a link.
 HOSTILE = "\x1b[31m\x9b2J\nroot# \u202e[bold red]x[/] [@click=app.quit]y[/] :bomb:"
 
@@ -87,6 +89,10 @@ def rig() -> Iterator[Rig]:
         app.close()
 
 
+def has_all(text: str, parts: Sequence[str]) -> bool:
+    return all(part in text for part in parts)
+
+
 class Person:
     """Somebody at the terminal."""
 
@@ -118,11 +124,11 @@ class Person:
         deadline = monotonic() + PATIENCE
         while not condition():
             assert monotonic() < deadline, self.text
-            await self._pilot.pause(0.02)
+            await self._pilot.pause(_CHECK_EVERY)
 
     async def sees(self, *texts: str) -> None:
         """Look until all of these texts are on the screen."""
-        await self.waits_for(lambda: all(text in self.text for text in texts))
+        await self.waits_for(lambda: has_all(self.text, texts))
 
     async def sees_no(self, text: str) -> None:
         """Look until a text is not on the screen any more."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import uvicorn
@@ -17,13 +18,23 @@ from celeriac.model.events import Event
 from celeriac.node.watcher import Listener, Watcher
 from celeriac.programs.process import wait_until
 from celeriac.transport.memory import MemoryBroker
+from celeriac.web import access
 from celeriac.web.access import Access
 from celeriac.web.action import Actions
 from celeriac.web.board import Board
 from celeriac.web.connection import ConnectionLimits
 from celeriac.web.server import make_app, make_server
+from tests.http_client import http_client
 
 PATIENCE = 60.0
+#: Fractions of a millisecond for a hash instead of some 40 ms: tests make hundreds.
+CHEAP_HASHES = {"n": 2}
+
+
+def cheaply_hashed(secret: str) -> str:
+    """Return the hash of a secret for accounts that are made before any test runs."""
+    with patch.dict(access._COST, CHEAP_HASHES):
+        return access.hashed(secret)
 
 
 class Rig:
@@ -90,7 +101,7 @@ def served(
 ) -> Iterator[httpx.Client]:
     """Serve the dashboard, and have a program that asks it."""
     server = make_server(make_app(rig.board, access or Access(), actions, **options), limits)
-    with serving(server) as place, httpx.Client(base_url=f"http://{place}", timeout=PATIENCE) as client:
+    with serving(server) as place, http_client(f"http://{place}", timeout=PATIENCE) as client:
         yield client
 
 

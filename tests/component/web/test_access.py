@@ -1,5 +1,8 @@
+from base64 import b64decode
 from contextlib import suppress
+from hashlib import scrypt
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -7,8 +10,9 @@ from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.web import access as access_module
 from celeriac.web.access import Access, Account, Role, User, hashed, new_token, read_accounts, write_accounts
 from celeriac.web.server import check_address, hosts_of
+from tests.component.web.kit import cheaply_hashed
 
-ADA = Account("ada", Role.OPERATOR, hashed("correct horse"))
+ADA = Account("ada", Role.OPERATOR, cheaply_hashed("correct horse"))
 
 
 class Clock:
@@ -50,6 +54,17 @@ def test_a_token_is_known_by_its_hash_alone() -> None:
     # A token is no password, and a password no token.
     assert access.log_in("prometheus", token) is None
     assert Access([ADA]).by_token("correct horse") is None
+
+
+def test_a_guess_costs_sixteen_megabytes(cost_of_hashes: dict[str, int]) -> None:
+    with patch.dict(access_module._COST, cost_of_hashes):
+        secret = hashed("correct horse")
+        shown = Access([Account("ada", Role.OPERATOR, secret)]).log_in("ada", "correct horse")
+
+    scheme, salt, digest = secret.split("$")
+    expected = scrypt(b"correct horse", salt=b64decode(salt), n=2**14, r=8, p=1, dklen=32)
+    assert (scheme, b64decode(digest)) == ("scrypt-14-8-1", expected)
+    assert shown is not None
 
 
 def test_token_of_an_unknown_name_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:

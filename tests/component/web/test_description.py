@@ -24,6 +24,9 @@ from tests.event_logs import received, seal
 from tests.property.effort import ON_DISK
 from tests.warehouses import MIDNIGHT, publish, rollup, task
 
+#: No other file needs it.
+pytest_plugins = ["schemathesis.pytest.plugin"]
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -12,17 +12,20 @@ import pytest
 
 from celeriac.programs.process import wait_until
 from celeriac.store.audit import Audit
-from celeriac.web.access import Access, Account, Role, hashed, new_token
+from celeriac.web.access import Access, Account, Role, new_token
 from celeriac.web.action import Actions
 from celeriac.web.guard import COOKIE
 from celeriac.web.server import make_app
-from tests.component.web.kit import Rig, served
+from tests.component.web.kit import Rig, cheaply_hashed, served
 
 PASSWORD = "correct horse battery"  # noqa: S105
 TOKENS = {role: new_token(f"program-{role}") for role in Role}
 ACCOUNTS = [
-    Account("ada", Role.OPERATOR, hashed(PASSWORD)),
-    *(Account(f"program-{role}", role, hashed(token), is_token=True) for role, token in TOKENS.items()),
+    Account("ada", Role.OPERATOR, cheaply_hashed(PASSWORD)),
+    *(
+        Account(f"program-{role}", role, cheaply_hashed(token), is_token=True)
+        for role, token in TOKENS.items()
+    ),
 ]
 
 
