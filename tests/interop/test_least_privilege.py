@@ -36,6 +36,7 @@ class Urls(NamedTuple):
     all: str
     monitor: str
     recorder: str
+    operator: str
 
 
 def command(program: str, *words: str) -> list[str]:
@@ -51,12 +52,18 @@ def command(program: str, *words: str) -> list[str]:
 
 @pytest.fixture
 def on_redis(own_redis: RedisServer) -> Urls:
-    words = command("redis-cli", "ACL", "SETUSER")
+    words = command("redis-cli", "ACL", "SETUSER", "celeriac", "reset")
     (password,) = [word[1:] for word in words if word.startswith(">")]
+    further = command("redis-cli", "ACL", "SETUSER", "celeriac", "+lpush")
     with own_redis.client() as client:
         client.execute_command(*words)
-    limited = own_redis.url.replace("://", f"://{words[2]}:{password}@")
-    return Urls(own_redis.url, limited, limited)
+        # Another user, so that the first one keeps the rights it has.
+        client.execute_command(*("operator" if word == "celeriac" else word for word in words))
+        client.execute_command(*("operator" if word == "celeriac" else word for word in further))
+    limited, more = (
+        own_redis.url.replace("://", f"://{user}:{password}@") for user in ("celeriac", "operator")
+    )
+    return Urls(own_redis.url, limited, limited, more)
 
 
 @pytest.fixture
@@ -64,7 +71,7 @@ def on_rabbit(rabbit_server: RabbitNode) -> Iterator[Urls]:
     with new_vhost(rabbit_server) as url:
         vhost = url.rpartition("/")[2]
         logins = {}
-        for user in ("monitor", "recorder"):
+        for user in ("monitor", "recorder", "operator"):
             password = command("rabbitmqctl", "add_user", user)[-1]
             rights = command("rabbitmqctl", "set_permissions", "--vhost", "/", user)[-3:]
             # The server is shared with other processes, and so are its users.
@@ -138,6 +145,20 @@ def test_a_login_of_the_page_for_monitoring_neither_reads_nor_sends_tasks(urls: 
             queue = connection.SimpleQueue("celery")
             queue.put({"id": "one"})
             queue.get(timeout=PATIENCE).ack()
+
+
+def test_the_further_rights_of_the_page_are_enough_to_send_a_task(urls: Urls, tmp_path: Path) -> None:
+    sent, refused = (
+        run_program("call", "shop.price", "[1]", cwd=tmp_path, env=own_environment(CELERIAC_BROKER_URL=url))
+        for url in (urls.operator, urls.monitor)
+    )
+
+    assert sent.returncode == 0, sent.stderr
+    assert refused.returncode == 77, refused.stderr
+    with closing(kombu.Connection(urls.all)) as connection:
+        message = connection.SimpleQueue("celery").get(timeout=PATIENCE)
+        assert message.headers["task"] == "shop.price"
+        message.ack()
 
 
 def refusing(*errors: type[Exception]) -> AbstractContextManager[object]:
