@@ -14,7 +14,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from scripts.docs.command_page import command_page
 from scripts.docs.http_page import http_page
 from scripts.docs.python_page import python_page
 from scripts.docs.settings_page import settings_page
@@ -24,7 +23,6 @@ __all__ = ["on_files", "on_page_markdown"]
 _ROOT: Final = Path(__file__).parents[2]
 #: The last part of a page by its place: the title of the part, and the function that makes it.
 MADE: Final[dict[str, tuple[str, Callable[[], str]]]] = {
-    "reference/commands.md": ("Every option of every command", command_page),
     "reference/http-api.md": ("Every address, parameter and field", http_page),
     "reference/settings.md": ("The reason of each default", settings_page),
     "reference/api.md": ("Every signature and docstring", python_page),

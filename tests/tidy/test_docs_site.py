@@ -18,7 +18,6 @@ from scripts.docs.http_page import description
 from scripts.docs.markdown import table
 from scripts.docs.settings_page import reasons
 from tests.tidy.repository import ROOT, named, pages
-from tests.tidy.test_commands_reference import COMMANDS
 
 #: What a browser fetches by itself when it shows a page: the tag, and the attribute that names it.
 FETCHED = {
@@ -115,6 +114,32 @@ def test_every_page_is_in_the_site_and_in_its_navigation(site: Path) -> None:
     assert there == {built(source) for source in navigation}
 
 
+def test_a_page_has_one_title_in_the_navigation_and_at_its_top() -> None:
+    entries = re.findall(r'^ +- "?([^"\n]+?)"?: (\S+\.md)$', (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    tops = {
+        target: (ROOT / "docs" / target).read_text().partition("\n")[0].removeprefix("# ")
+        for _, target in entries
+        if target not in OUTSIDE.values()
+    }
+
+    # Titles of decisions are sentences, and shorter in the navigation.
+    different = {
+        target: (title, tops[target])
+        for title, target in entries
+        if target in tops and title != tops[target] and not target.startswith("decisions/")
+    }
+
+    assert len(tops) > 50
+    assert different == {"README.md": ("Home", "Celeriac: documentation")}
+
+
+def test_a_howto_has_an_imperative_for_a_title() -> None:
+    titles = [page.read_text().partition("\n")[0] for page in (ROOT / "docs" / "howto").glob("*.md")]
+
+    assert titles
+    assert [each for each in titles if re.match(r"# (?:How|What|Who|When|Why)\b", each)] == []
+
+
 def test_nothing_that_is_made_is_in_the_repository() -> None:
     assert [place for place in OUTSIDE.values() if (ROOT / "docs" / place).exists()] == []
 
@@ -173,25 +198,6 @@ def test_pictures_fetch_nothing() -> None:
 
     assert pictures
     assert with_address == []
-
-
-def test_the_reference_of_commands_has_every_command_and_option(site: Path) -> None:
-    page = (site / "reference" / "commands.html").read_text()
-    made = page.partition(f">{MADE['reference/commands.md'][0]}<")[2]
-    # In turn the name of a section and its text. The second section of a name has a number.
-    parts = re.split(r'<h3 id="([^"]+?)(?:_\d+)?">', made)[1:]
-    sections = dict(zip(parts[::2], parts[1::2], strict=True))
-
-    missing = {
-        f"{path}: {name}"
-        for path, command in COMMANDS.items()
-        for option in command.params
-        for name in option.opts
-        if name.startswith("-") and name not in sections[path.replace(" ", "-")]
-    }
-
-    assert list(sections) == [path.replace(" ", "-") for path in COMMANDS]
-    assert missing == set()
 
 
 def test_the_reference_of_the_api_has_every_address_parameter_and_field(site: Path) -> None:

@@ -112,7 +112,7 @@ def test_the_first_screen_of_the_readme_has_the_commands_to_begin_with() -> None
     assert len(first.splitlines()) < 45
     assert [line.split("#")[0].split()[0] for line in commands] == [
         "pip",
-        "export",
+        "celeriac",
         "celeriac",
         "make",
         "make",
