@@ -91,7 +91,7 @@ def clustered(
 def test_059_three_celery_workers_elect_one_of_them_and_ours_follow(
     request: pytest.FixtureRequest, broker: str
 ) -> None:
-    """Beside three workers of Celery each election runs its task once, no worker exits, and ours follow."""
+    """With three workers of Celery each election runs its task once, no worker exits, and ours follow."""
     with clustered(request, broker, ("5.6", "5.7", "5.7"), 2) as cluster:
         results = [
             # Those who can be elected are counted once: that takes all the time it is given.

@@ -557,7 +557,7 @@ def test_148_without_mingle_no_hello_is_said(url: str) -> None:
 def test_149_without_gossip_a_worker_sees_nobody_and_takes_no_part(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With `without_gossip` a worker hears no events and takes part in no election."""
+    """With `without_gossip` a worker receives no events and takes part in no election."""
     with (
         closing(Celeriac(url, environ={})) as client,
         working(url, "deaf@v", without_gossip=True) as deaf,
