@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -23,25 +24,43 @@ from celeriac.cli import main
 __all__: list[str] = []
 
 _STREAMS = 3
-#: What is None there cannot be imported.
-_THREADED: dict[str, Any] = {"numpy": None, "pyarrow": None}
+#: Threads that a fork can do without: an allocator of pyarrow has this one for its housekeeping.
+_SPARE_THREADS = {"jemalloc_bg_thd"}
 
 
 def read_the_code() -> None:
     """Import what commands import when they are called, but nothing that begins threads: a fork has none."""
-    sys.modules |= _THREADED
-    for room in ("app", "cli", "node", "store", "transport", "views"):
-        package = import_module(f"celeriac.{room}")
-        for module in iter_modules(getattr(package, "__path__", ()), f"celeriac.{room}."):
-            with suppress(ImportError):
-                import_module(module.name)
+    # It would start a thread for each processor when numpy is imported. Commands have their own environment.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    import_packages("app", "cli", "history", "node", "store", "transport", "views")
     # Others are imported by what reads the arguments, and by the drivers of brokers.
     CliRunner().invoke(import_module("celeriac.cli.root").app, ["conf"])
-    for driver in ("redis", "pyamqp"):
-        import_module(f"kombu.transport.{driver}")
-    for name in _THREADED:
-        del sys.modules[name]
-    assert len(list(Path("/proc/self/task").iterdir())) == 1
+    for name in ("kombu.transport.redis", "kombu.transport.pyamqp", "pyarrow.compute", "pyarrow.parquet"):
+        import_module(name)
+    check_threads()
+
+
+@cache
+def read_the_dashboard() -> None:
+    """Import what ``celeriac web`` needs: a CPU second, so only for tests that start it."""
+    import_packages("web", "web.api", "web.pages")
+    gc.freeze()
+    check_threads()
+
+
+def import_packages(*names: str) -> None:
+    """Import all modules of these packages of ours."""
+    for name in names:
+        package = import_module(f"celeriac.{name}")
+        for module in iter_modules(getattr(package, "__path__", ()), f"celeriac.{name}."):
+            with suppress(ImportError):
+                import_module(module.name)
+
+
+def check_threads() -> None:
+    """Fail if this process has a thread that its forks would miss."""
+    names = [thread.joinpath("comm").read_text().strip() for thread in Path("/proc/self/task").iterdir()]
+    assert len([name for name in names if name not in _SPARE_THREADS]) == 1, names
 
 
 def wait_for_a_command(line: socket.socket) -> dict[str, Any]:
@@ -52,12 +71,14 @@ def wait_for_a_command(line: socket.socket) -> dict[str, Any]:
         if not told:
             # Nobody is left to end the commands that still run: the tests were killed. They are of our group.
             os.killpg(0, signal.SIGKILL)
+        command: dict[str, Any] = json.loads(told)
+        if command["arguments"][:1] == ["web"]:
+            read_the_dashboard()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             line.close()
             *streams, answer = files
             watch(socket.socket(fileno=answer), streams)
-            command: dict[str, Any] = json.loads(told)
             become(command, streams)
             return command
         for file in files:
