@@ -1,6 +1,7 @@
-"""A browser and a broker for each file, and a visitor for each test."""
+"""A browser for each process, a broker for each file, and a visitor for each test."""
 
 import shutil
+from asyncio import AbstractEventLoop, _set_running_loop, get_running_loop
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -13,18 +14,31 @@ from tests.browser.kit import PATIENCE, Cluster, Dashboard, Visitor, dashboard
 from tests.browser.team import locked_dashboard
 
 
-# For each file, though one would do for all: it has an event loop run in this thread, and tests that have
-# loops of their own could not run in this process any more.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium without a window: it is installed when the tests are set up."""
+@pytest.fixture(scope="session")
+def shared_browser() -> Iterator[tuple[Browser, AbstractEventLoop]]:
+    """Debian's Chromium without a window, and the event loop that Playwright runs in this thread.
+
+    The browser is installed when the tests are set up. To start it takes half a CPU second.
+    """
     program = shutil.which("chromium-headless-shell")
     assert program is not None, "the tests need chromium-headless-shell: run scripts/setup-tests"
     with sync_playwright() as playwright:
         # Who runs tests as root, in a container say, has no sandbox.
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield running
+        loop = get_running_loop()
+        _set_running_loop(None)
+        yield running, loop
+        _set_running_loop(loop)
         running.close()
+
+
+@pytest.fixture(scope="module")
+def browser(shared_browser: tuple[Browser, AbstractEventLoop]) -> Iterator[Browser]:
+    """The browser, for the tests of one file. Other files may run event loops of their own."""
+    running, loop = shared_browser
+    _set_running_loop(loop)
+    yield running
+    _set_running_loop(None)
 
 
 @pytest.fixture(scope="module")
