@@ -151,8 +151,7 @@ def test_events_of_a_celery_worker_and_of_ours_are_recorded_on_rabbitmq(
 
     def is_recorded(queue: str) -> bool:
         # The recorder acknowledges an event once it is on the disk.
-        listed = rabbit_server.ctl("list_queues", "--vhost", vhost, "--formatter", "json", "name", "messages")
-        return {"name": queue, "messages": 0} in json.loads(listed)
+        return {"name": queue, "messages": 0} in rabbit_server.list_queues(vhost, "name", "messages")
 
     with (
         closing(Celeriac(amqp_url, environ={}, log_url=str(tmp_path / "log"))) as app,

@@ -85,17 +85,16 @@ def queues(rabbit_server: RabbitNode) -> Queues:
         receiver.capture(limit=1, timeout=TIMEOUT)
     with listening(plain), listening(other):
         columns = ("name", "auto_delete", "exclusive", "arguments")
-        listed = rabbit_server.ctl("list_queues", "--vhost", "conformance", "--formatter", "json", *columns)
+        listed = rabbit_server.list_queues("conformance", *columns)
         bound = rabbit_server.ctl("list_bindings", "--vhost", "conformance", "--formatter", "json")
         sources = {
             each["destination_name"]: each["source_name"] for each in json.loads(bound) if each["source_name"]
         }
     rabbit_server.delete_vhost("conformance")
     declared = {}
-    for queue in json.loads(listed):
+    for queue in listed:
         name, arguments = queue.pop("name"), queue.pop("arguments")
-        pairs = arguments if isinstance(arguments, dict) else {key: value for key, _, value in arguments}
-        declared[name] = queue | pairs | {"exchange": sources.get(name)}
+        declared[name] = queue | arguments | {"exchange": sources.get(name)}
     return Queues(declared, received)
 
 

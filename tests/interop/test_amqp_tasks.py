@@ -157,7 +157,7 @@ def test_where_all_queues_are_quorum_queues_that_is_told_with_the_fix(
 ) -> None:
     rabbit_server.ctl("add_vhost", "all-quorum", "--default-queue-type", "quorum")
     links.callback(rabbit_server.delete_vhost, "all-quorum")
-    rabbit_server.ctl("set_permissions", "--vhost", "all-quorum", "guest", ".*", ".*", ".*")
+    rabbit_server.set_permissions("all-quorum")
     settings = Settings(broker_url=rabbit_server.url_of("all-quorum"))
     link = links.enter_context(AmqpConnection(settings))
     queue = some_task_queue()
@@ -212,7 +212,7 @@ def test_who_may_not_publish_to_queues_can_take_tasks_all_the_same(
     with new_vhost(rabbit_server) as url:
         vhost = url.rpartition("/")[2]
         # As for one who consumes and sends events: no write access to the default exchange.
-        rabbit_server.ctl("set_permissions", "--vhost", vhost, "guest", ".*", "^(tasks-|celeriac).*", ".*")
+        rabbit_server.set_permissions(vhost, write="^(tasks-|celeriac).*")
         link = links.enter_context(AmqpConnection(Settings(broker_url=url)))
         queue = some_task_queue()
         taker = Taker(link, queue)

@@ -1,6 +1,5 @@
 """What is particular to RabbitMQ: frames in any pieces, confirmations, and queues as Celery declares them."""
 
-import json
 import select
 import struct
 from collections.abc import Iterator
@@ -361,15 +360,7 @@ def test_our_queues_are_declared_as_those_of_celery(
 def flags(server: RabbitNode, vhost: str) -> dict[str, dict[str, Any]]:
     """Return how each queue was declared, as RabbitMQ tells it."""
     columns = ("name", "durable", "auto_delete", "exclusive", "arguments")
-    listed = json.loads(server.ctl("list_queues", "--vhost", vhost, "--formatter", "json", *columns))
-    return {queue.pop("name"): queue | {"arguments": dict_of(queue["arguments"])} for queue in listed}
-
-
-def dict_of(arguments: Any) -> dict[str, Any]:
-    """Return arguments without the types that RabbitMQ names with them."""
-    if isinstance(arguments, dict):
-        return arguments
-    return {name: value for name, _, value in arguments}
+    return {queue.pop("name"): queue for queue in server.list_queues(vhost, *columns)}
 
 
 def test_an_exchange_without_readers_takes_messages_and_confirms_them(sender: AmqpConnection) -> None:

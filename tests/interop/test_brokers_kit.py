@@ -1,11 +1,13 @@
 """The kit starts real servers and real workers, and leaves none of them behind."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Self
 
@@ -318,10 +320,20 @@ def test_processes_share_a_rabbitmq_until_the_last_one_ends(tmp_path: Path) -> N
     assert alive(Path(folder)) == []
 
 
-def test_rabbitmqctl_speaks_to_our_node(rabbit_server: RabbitNode, amqp_url: str) -> None:
-    listed = rabbit_server.ctl("list_vhosts").split()
+def test_rabbitmqctl_lists_the_same_queues(rabbit_server: RabbitNode, amqp_url: str) -> None:
+    vhost = amqp_url.rpartition("/")[2]
+    columns = ("name", "durable", "auto_delete", "messages")
+    with Connection(amqp_url) as connection:
+        channel = connection.channel()
+        for name, is_durable in (("jobs", True), ("replies", False)):
+            Queue(name, durable=is_durable, expires=60, channel=channel).declare()
 
-    assert amqp_url.rpartition("/")[2] in listed
+        printed = rabbit_server.ctl("list_queues", "--vhost", vhost, "--formatter", "json", *columns)
+        listed = rabbit_server.list_queues(vhost, *columns, "arguments")
+
+    assert [queue.pop("arguments") for queue in listed] == [{"x-expires": 60_000}] * 2
+    assert sorted(listed, key=itemgetter("name")) == sorted(json.loads(printed), key=itemgetter("name"))
+    assert {queue["name"]: queue["durable"] for queue in listed} == {"jobs": True, "replies": False}
 
 
 @pytest.mark.parametrize(("version", "broker"), PAIRS)
