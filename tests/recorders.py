@@ -36,7 +36,8 @@ QUICK: Mapping[str, object] = {
 #: Recorders are forked from a process that has imported all they need, which takes most of a CPU second.
 _FORKS = get_context("forkserver")
 # The clock first: what is imported after it takes the time from it.
-_FORKS.set_forkserver_preload(["tests.peers.skewed_clock", recording.__name__])
+# And pandas, which pyarrow imports when it makes its first column.
+_FORKS.set_forkserver_preload(["tests.peers.skewed_clock", recording.__name__, "pandas"])
 
 
 class RecorderProcess:

@@ -1,25 +1,23 @@
 """Records numbered events, and says which are recorded; ends as ``kill -9`` does, where it is told to.
 
-Takes JSON: ``root`` of the log, ``run`` that the ids begin with, ``groups`` of ``size`` events, the ``point``
+Takes ``root`` of the log, ``run`` that the ids begin with, ``groups`` of ``size`` events, the ``point``
 and which ``visit`` of it is the last, and the ``limit`` in bytes of each file, lifted once it was met.
 Prints the ids of a group when they are recorded, and ``failed`` when they were not.
 """
 
-import json
 import os
 import resource
 import signal
-import sys
 from pathlib import Path
+from typing import Any
 
 from celeriac.errors import DiskError
 from celeriac.store.place import place_for
 from tests.recorded import numbered, writer_for
 
 
-def main() -> None:
-    """Do what the input says."""
-    told = json.loads(sys.argv[1])
+def append_groups(told: dict[str, Any]) -> None:
+    """Record what the input says."""
     visits = 0
 
     def at(point: str) -> None:
@@ -45,6 +43,3 @@ def main() -> None:
             writer.sync()
             print(*(event["uuid"] for event in events), flush=True)
             writer.tick()
-
-
-main()

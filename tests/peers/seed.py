@@ -35,7 +35,14 @@ def read_the_code() -> None:
     import_packages("app", "cli", "history", "node", "store", "transport", "views")
     # Others are imported by what reads the arguments, and by the drivers of brokers.
     CliRunner().invoke(import_module("celeriac.cli.root").app, ["conf"])
-    for name in ("kombu.transport.redis", "kombu.transport.pyamqp", "pyarrow.compute", "pyarrow.parquet"):
+    # pyarrow imports pandas, if it is installed, when it makes its first column.
+    for name in (
+        "kombu.transport.redis",
+        "kombu.transport.pyamqp",
+        "pandas",
+        "pyarrow.compute",
+        "pyarrow.parquet",
+    ):
         import_module(name)
     check_threads()
 

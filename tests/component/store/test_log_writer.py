@@ -1,11 +1,9 @@
 """What is recorded stays recorded, once: through crashes, full disks, damage, clocks and forks."""
 
 import errno
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from celeriac.store.local_place import LocalPlace
 from celeriac.store.log_writer import LogWriter
 from celeriac.store.place import place_for
 from celeriac.store.segment import segments_in
+from tests.program import run_program
 from tests.recorded import (
     NOON_AT,
     ids_in,
@@ -67,6 +66,12 @@ class FicklePlace(LocalPlace):
         if self.is_away:
             raise DiskError(f"{name} cannot be written: the place is away")
         super().write(name, content)
+
+
+def append_groups(told: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run ``tests.peers.appending`` in a process of its own that has read the code already."""
+    call = f"from tests.peers.appending import append_groups; append_groups({told!r}); raise SystemExit"
+    return run_program(before=call, cwd=PROJECT)
 
 
 def ids(numbers: range) -> list[str]:
@@ -464,13 +469,7 @@ def test_a_kill_at_any_point_loses_nothing_and_doubles_nothing(root: Path, point
             "point": point,
             "visit": visit,
         }
-        run = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "tests.peers.appending", json.dumps(told)],
-            cwd=PROJECT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = append_groups(told)
         assert (run.returncode, run.stderr) == (-9, "")
         acknowledged += run.stdout.split()
 
@@ -720,14 +719,9 @@ def test_a_full_disk_is_told_and_once_there_is_room_it_goes_on(root: Path) -> No
         "root": str(root), "run": "", "groups": 6, "size": 20, "limit": 30_000, "segment_bytes": 1 << 20
     }  # fmt: skip
 
-    run = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-m", "tests.peers.appending", json.dumps(told)],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = append_groups(told)
 
+    assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.count("failed") == 1
     assert f"failed {errno.EFBIG}\n" in run.stdout
     assert ids_in(root) == ids(range(120))
