@@ -202,7 +202,7 @@ def test_nothing_survives_an_owner_that_is_killed() -> None:
 def test_a_program_that_does_not_start_shows_its_last_words() -> None:
     service = Broken()
 
-    with pytest.raises(CeleriacError, match=r"(?s)broken ended with 3.*the disk is on fire"):
+    with pytest.raises(CeleriacError, match=r"(?s)broken exited with code 3.*the disk is on fire"):
         service.start()
 
     assert not service.is_alive

@@ -97,9 +97,9 @@ class Service(ABC):
             code = process.exit_code
             process.kill()
             fate = (
-                f"exited with code {self.start_patience:g}"
+                f"was not ready within {self.start_patience:g} s"
                 if code is None
-                else f"was not ready within {code} s"
+                else f"exited with code {code}"
             )
             raise CeleriacError(f"{self.name} {fate}; last lines of its log:\n{self.last_lines()}")
 
