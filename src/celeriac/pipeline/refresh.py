@@ -75,7 +75,7 @@ class Refresh:
             known.unpersist()
         with self._warehouse.noted("tasks", self._run) as noted:
             if noted is not None:
-                odd = F.broadcast(noted) if noted.count() <= MAX_BROADCAST else noted
+                odd = F.broadcast(noted.ids) if noted.rows <= MAX_BROADCAST else noted.ids
                 self._warehouse.stage(odd_of(events, odd), "tasks", self._run)
         if hit:
             self._copy("tasks", hit, self._touched().select("uuid"), "uuid")
@@ -130,13 +130,13 @@ class Refresh:
     ) -> None:
         """Add what was wrong, and forget what was wrong with segments that are right now."""
         told = [(each.kind, each.path, None, each.rows, each.text, each.day) for each in unused]
-        known = self._warehouse.read("faults", self._files_of("faults"))
         is_of_segment = F.col("kind").isin(*_OF_SEGMENTS)
-        now_right = (
-            known.where(is_of_segment & F.col("source").isin(*used)) if used else known.where(F.lit(False))
-        )
         touched = {*days, *(each.day for each in unused)}
-        touched |= {row["day"] for row in now_right.select("day").distinct().collect()}
+        known = self._files_of("faults")
+        if known and used:
+            now_right = is_of_segment & F.col("source").isin(*used)
+            found = self._warehouse.read("faults", known).where(now_right).select("day").distinct().collect()
+            touched |= {row["day"] for row in found}
         old = self._warehouse.read("faults", self._files_of("faults", touched))
         gone = [*used, *(each.path for each in unused)]
         old = old.where(~(is_of_segment & F.col("source").isin(*gone))) if gone else old

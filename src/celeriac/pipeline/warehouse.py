@@ -30,6 +30,7 @@ from celeriac.store.place import Place, place_for
 __all__ = [
     "FILE",
     "RETIRED_AGE",
+    "Noted",
     "Parts",
     "Staged",
     "Superseded",
@@ -91,6 +92,13 @@ class Staged(NamedTuple):
     def rows(self, table: str) -> int:
         """Return how many rows of a table there are."""
         return sum(each.rows for files in self.tables.get(table, {}).values() for each in files)
+
+
+class Noted(NamedTuple):
+    """Ids of tasks that a job wrote for itself."""
+
+    ids: DataFrame
+    rows: int
 
 
 def spark_path(place: Place, url: str) -> str:
@@ -171,11 +179,13 @@ class Warehouse:
         )
 
     @contextmanager
-    def noted(self, table: str, run: str) -> Iterator[DataFrame | None]:
-        """Give what a run has written that is no row of any day, or None, and remove it in the end."""
+    def noted(self, table: str, run: str) -> Iterator[Noted | None]:
+        """Give the ids that a run has written as rows of no day, or None, and remove them in the end."""
         found = self.place.names(f"{_TABLES}/{table}/{run}/day={NOTED}")
         names = [name for name in found if name.endswith(".parquet")]
-        yield self._spark.read.parquet(*map(self.path, names)) if names else None
+        # With a schema, and counted by the ends of the files: else each would be a job of Spark.
+        ids = self._spark.read.schema("uuid string").parquet(*map(self.path, names)) if names else None
+        yield None if ids is None else Noted(ids, sum(self._rows(names).values()))
         for name in names:
             self._remove(name)
 
