@@ -118,14 +118,14 @@ def first_cells(heading: str) -> list[list[str]]:
     return [re.findall(r"`([^`]+)`", row) for row in re.findall(r"^\| (`[^|]*) \|", part, re.MULTILINE)]
 
 
-def test_the_rooms_that_are_told_of_are_those_of_the_contract() -> None:
+def test_the_packages_of_the_page_are_those_of_the_contract() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
     layers = next(each for each in project["tool"]["importlinter"]["contracts"] if each["id"] == "layers")
-    rooms = [layer.split(" | ") for layer in layers["layers"]]
+    packages = [layer.split(" | ") for layer in layers["layers"]]
 
-    # The program itself is none.
-    assert [["__main__"], *first_cells("Rooms")] == rooms
+    # The program itself is not in the table.
+    assert [["__main__"], *first_cells("Packages")] == packages
 
 
 def test_the_folders_of_tests_that_are_told_of_are_those_there_are() -> None:
