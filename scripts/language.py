@@ -84,6 +84,7 @@ def all_texts() -> Iterator[Text]:
         yield from read_page("docs", page.relative_to(ROOT).as_posix(), page.read_text())
     yield from read_deploy()
     yield from read_api()
+    yield from read_openapi()
     for module in sorted((ROOT / "scripts").rglob("*.py")):
         if module != Path(__file__).resolve():
             yield from read_python("scripts", module.relative_to(ROOT).as_posix(), module.read_text())
@@ -199,6 +200,23 @@ def read_api() -> Iterator[Text]:
     for kind in (Settings, Limits):
         for name, why in reasons(kind).items():
             yield Text("api", f"{kind.__name__}.{name}", re.sub(r"`+[^`]*`+", " ", why))
+
+
+def read_openapi() -> Iterator[Text]:
+    """Yield the descriptions of addresses, parameters and fields of the HTTP API."""
+    from scripts.docs.http_page import description  # noqa: PLC0415
+
+    for place, text in _descriptions("", description()):
+        yield Text("openapi", place, re.sub(r"`+[^`]*`+", " ", text))
+
+
+def _descriptions(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, below in value.items():
+            if name in ("description", "summary") and isinstance(below, str):
+                yield place, below
+            else:
+                yield from _descriptions(f"{place}/{name}", below)
 
 
 def _members(owner: str, public: object) -> Iterator[tuple[str, object]]:

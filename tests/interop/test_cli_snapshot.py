@@ -162,7 +162,7 @@ def test_a_database_that_is_away_is_told_at_each_picture_and_with_its_own_option
     assert first.startswith(
         f"a picture every 0.2 s, to postgresql+psycopg://u:**@127.0.0.1:{port.number}/db;"
     )
-    assert "A picture of DatabaseCamera failed: postgresql" in picture
+    assert "picture of DatabaseCamera failed, retrying at the next interval: postgresql" in picture
     assert "onnection refused" in picture
     assert last.endswith("name another with --database URL")
     assert "topsecret" not in err
