@@ -99,4 +99,4 @@ def test_probe_tells_that_rabbitmq_refuses_the_user(change: str, amqp_url: str) 
     code, line = probe("-d", "w@h", "-b", url, "--timeout", "1")
 
     assert code == 77, line
-    assert line.startswith("error: the broker at amqp://")
+    assert line.startswith("error: access refused by the broker at amqp://")
