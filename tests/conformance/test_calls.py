@@ -80,7 +80,7 @@ def test_a_receiver_needs_only_a_connection(url: str) -> None:
 def test_a_receiver_of_anything_else_names_the_connections_it_takes(app: Celeriac) -> None:
     url: Any = "redis://localhost"
 
-    with pytest.raises(CallerError, match=r"not str: pass app\.connection\(\) or a kombu\.Connection"):
+    with pytest.raises(CallerError, match=r"of type str: pass app\.connection\(\) or a kombu\.Connection"):
         app.events.Receiver(url)
 
 

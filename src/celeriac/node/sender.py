@@ -103,7 +103,7 @@ class TaskSender:
             # In their order: the last ones are missing.
             del mail.left[: len(chunk) - min(missing, len(chunk))]
             if missing:
-                why = "does not confirm messages" if link.connection.is_blocked else "is blocking publishers"
+                why = "is blocking publishers" if link.connection.is_blocked else "does not confirm messages"
                 raise ConnectionLost(f"the broker at {link.connection.address} {why}")
 
     def _publish(self, link: "_Link", posting: Posting, spelled: Spelled) -> None:

@@ -186,7 +186,7 @@ def test_what_the_broker_has_is_not_sent_again(office: Office, monkeypatch: pyte
 def test_what_is_never_confirmed_is_told(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Watched, "unconfirmed", lambda *_: 1)
 
-    with pytest.raises(ConnectionLost, match="is blocking publishers"):
+    with pytest.raises(ConnectionLost, match="does not confirm messages"):
         office.sender.post([posting()], timeout=0.02)
 
 
