@@ -28,6 +28,10 @@ HOUR = 3600.0
 #: By how much a clock is wrong, one after the other; the last is none.
 JUMPS = [*islice(cycle([HOUR, -2 * HOUR, 30.0, -30.0, 400 * 24 * HOUR, -HOUR]), 60 if IS_LONG else 5), 0.0]
 
+#: Entries in streams of RabbitMQ have timestamps of wall clocks. A leader whose clock is set further ahead
+#: may step down at its next renewal: ``celeriac.core.decision_log`` says why.
+STREAM_CLOCK_ERROR = 6 * HOUR
+
 
 @pytest.fixture
 def clock(tmp_path: Path) -> SkewedClock:
@@ -214,12 +218,13 @@ def test_a_leader_leads_on_and_nobody_beside_it_whatever_the_clocks_say(
     kept_url: str, clock: SkewedClock, tmp_path: Path
 ) -> None:
     other_clock = SkewedClock(tmp_path / "other")
+    jumps = [jump for jump in JUMPS if abs(jump) < STREAM_CLOCK_ERROR or kept_url.startswith("redis")]
     with ExitStack() as stack:
         # So long that a busy machine cannot keep it from renewing.
         leader = stack.enter_context(Contender(kept_url, clock, ttl=60.0))
         assert come_true(lambda: bool(leader.last.term))
         other = stack.enter_context(Contender(kept_url, other_clock, ttl=60.0))
-        for jump in JUMPS:
+        for jump in jumps:
             for moved, one in ((clock, leader), (other_clock, other)):
                 moved.set(jump)
                 last = one.last
@@ -227,6 +232,7 @@ def test_a_leader_leads_on_and_nobody_beside_it_whatever_the_clocks_say(
                 assert come_true(partial(_has_looked, one, last.after + 0.2))
         led = leader.looks
         denied = other.looks
+        print(*(line for line in leader.log().splitlines() if not line.startswith("[")), sep="\n")
 
     assert len({look.term for look in led if look.term}) == 1
     assert led[-1].term

@@ -23,7 +23,7 @@ from tests.live import IS_LONG
 from tests.stage import Stage
 from tests.wires import AmqpWire, Raw, RedisWire, Wire
 
-POOLS = ("threads", "processes", *(("solo", "gevent", "eventlet") if IS_LONG else ()))
+POOLS = ("threads", "processes", *(("solo", "gevent") if IS_LONG else ()))
 #: Messages with boundary values in several headers.
 MIXED = 10_000 if IS_LONG else 100
 #: Another one in each long run; it is in the ids of the messages.

@@ -84,6 +84,19 @@ def test_of_a_key_whose_beginning_is_lost_any_entry_makes_a_record(
     assert (known.owner, known.state, known.version) == ("one", state, version)
 
 
+def test_a_holder_whose_clock_is_set_ahead_by_less_than_what_is_kept_renews_its_lease() -> None:
+    reader = Reader()
+    token = reader.claim()
+
+    plans = []
+    for ahead in (RETAIN - 1.0, RETAIN + 1.0):
+        reader.now = ahead
+        plans.append(reader.plan_renew(token))
+
+    assert isinstance(plans[0], Entry)
+    assert plans[1] is False
+
+
 def test_who_starts_late_is_put_right_by_the_next_valid_entry() -> None:
     log = DecisionLog(retain=RETAIN)
     # Before the first that is read, "one" was granted 7 and renewed it: this takeover came too late.
