@@ -168,9 +168,8 @@ class LogWriter:
             if not events:
                 return
             self._at("sync-before-fsync")
-            file.sync()
+            self._watch(file.sync)
             self._at("sync-after-fsync")
-            self._check(file)
             self.recorded += events
             if self._is_roll_due:
                 try:
@@ -238,6 +237,7 @@ class LogWriter:
         self._sealing.begin(oldest=found.oldest)
         self._is_roll_due = self._must_roll = False
         self._last_received_at = found.last_received_at
+        self._unsealed_since = found.left_since or found.last_received_at or self._now()
         if found.beyond is not None:
             found = self._begin_again(
                 found,
@@ -314,16 +314,18 @@ class LogWriter:
             file = self._opened()
         return file
 
-    def _check(self, file: WriteAhead) -> None:
-        """Raise DiskError if a file is not at its path any more; the next append then makes another."""
+    def _watch(self, step: Callable[[], None]) -> None:
+        """Do a step with the file; if that is not at its path any more, the next append makes another."""
         try:
-            file.check()
+            step()
         except DiskError as error:
-            self._is_gone = error.errno == errno.ESTALE
+            self._is_gone = self._is_gone or error.errno == errno.ESTALE
             raise
 
     def _reopen(self, file: WriteAhead) -> None:
         """Go on in another file, in folders that are made again if need be."""
+        if self._lost_since is None:
+            self._lost_since = self._unsealed_since
         file.close()
         self._sealing.end()
         self._spool.release()
@@ -334,8 +336,6 @@ class LogWriter:
             self._spool.release()
             raise
         self._is_gone = False
-        if self._lost_since is None:
-            self._lost_since = self._unsealed_since
 
     def _is_due(self, file: WriteAhead) -> bool:
         if not file.rows:
@@ -353,7 +353,7 @@ class LogWriter:
         or after a crash, and its name says where this one ends: so nothing more is written to this one then.
         """
         old = self._opened()
-        self._check(old)
+        self._watch(old.check)
         self._at("roll-before-create")
         try:
             self._file = self._created(old.next)

@@ -32,6 +32,8 @@ class Recovered(NamedTuple):
     left: tuple[Task, ...]
     #: The first number in those files.
     oldest: int
+    #: When the first of them was made; None if there is none, or its header is damaged.
+    left_since: float | None
     #: The last number that the log has of the recorder, if the spool does not know of it: the spool is older.
     #: Somebody else may be giving those numbers at this moment.
     beyond: int | None
@@ -62,6 +64,7 @@ def recover(spool: Spool, place: Place) -> Recovered:
         damage,
         tuple(Task(scanned.path, end, is_left=True) for scanned, end in zip(left, lasts, strict=False)),
         left[0].first if left else first,
+        left[0].made_at if left else None,
         last if last >= first else None,
         is_listed,
     )

@@ -112,15 +112,18 @@ class WriteAhead:
         """Have all rows on the disk. Raises DiskError if that fails; none since the last sync is there then.
 
         After a failed fsync nobody knows what is on the disk, and another one would not tell. So those rows
-        have to be written again.
+        have to be written again. The same is true if the file is not at its path any more: it may return.
         """
         if not self.unsynced:
             return
         try:
             os.fsync(self._number)
+            self.check()
         except OSError as error:
             self.rows, self.bytes, self.row_bytes = self._synced
             self._take_back()
+            if isinstance(error, DiskError):
+                raise
             raise _failed(self.path, "synced", error) from error
         self._synced = (self.rows, self.bytes, self.row_bytes)
 
@@ -128,7 +131,8 @@ class WriteAhead:
         """Raise DiskError with ESTALE unless the file is at its path.
 
         It is not there once somebody removed it or its folder, or unmounted or covered the file system. What
-        is written to it then is gone as soon as it is closed, though no write fails.
+        is written to it then is gone as soon as it is closed, though no write fails. Once it is closed here, it
+        counts as gone, also if its folder has returned.
         """
         try:
             found = self.path.lstat()
@@ -136,7 +140,7 @@ class WriteAhead:
             if error.errno not in _GONE:
                 raise _failed(self.path, "found", error) from error
             found = None
-        if found is None or not os.path.samestat(found, os.fstat(self._number)):
+        if found is None or self._number < 0 or not os.path.samestat(found, os.fstat(self._number)):
             raise _failed(self.path, "kept", OSError(errno.ESTALE, "removed, or hidden by a mount"))
 
     def close(self) -> None:

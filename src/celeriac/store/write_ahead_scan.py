@@ -51,6 +51,8 @@ class Scanned(NamedTuple):
     spans: tuple[tuple[int, int], ...]
     #: In order of their sequence numbers. Empty if they were not asked for.
     batches: Sequence[pa.RecordBatch]
+    #: When it was made, before any of its events was received; None if its header is damaged.
+    made_at: float | None
     #: When the last event was received, be it in this file or before it.
     last_received_at: float | None
     #: Damage with whole frames behind it, or where a file that was closed should go on. One sentence each.
@@ -214,6 +216,7 @@ def _told(
         first,
         tuple((frame.first, frame.rows) for frame in frames),
         _grouped(batches),
+        header.made_at if header else None,
         received_at,
         tuple(_sentence(path, region) for region in bad),
         tuple(region for region in bad if region.end > region.start),

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
@@ -204,6 +205,45 @@ def test_a_folder_that_cannot_be_made_again_is_tried_until_it_can(root: Path) ->
 
         assert writer.take_lost() == NOON_AT
     assert ids_in(root) == ids(range(5, 8))
+
+
+def test_a_folder_that_returns_with_its_file_before_another_could_be_made_is_used_again(root: Path) -> None:
+    with writer_for(root, segment_bytes=1) as writer:
+        record(writer, range(5))
+        away = root.rename(root.with_name("away"))
+        root.write_text("in the way")
+        for _ in range(2):
+            with pytest.raises(DiskError):
+                record(writer, range(5, 8))
+        root.unlink()
+        away.rename(root)
+
+        with pytest.raises(DiskError, match="cannot be kept"):
+            writer.tick()
+        record(writer, range(5, 8))
+
+    assert ids_in(root) == ids(range(8))
+
+
+def test_lost_events_of_an_earlier_run_are_lost_since_their_file_was_made(root: Path) -> None:
+    def fail_to_seal(point: str) -> None:
+        if point == "seal-before-remove":
+            raise DiskError("the store is away")
+
+    earlier = writer_for(root)
+    earlier.open()
+    record(earlier, range(3))
+    crash(earlier)
+    with writer_for(root, now=lambda: NOON_AT + 60, at=fail_to_seal) as writer:
+        record(writer, range(3, 5))
+        shutil.rmtree(root / "spool")
+        with pytest.raises(DiskError, match="cannot be kept"):
+            record(writer, range(5, 8))
+        record(writer, range(5, 8))
+
+        assert writer.take_lost() == NOON_AT
+        with suppress(DiskError):
+            writer.close()
 
 
 def test_a_spool_that_another_recorder_took_meanwhile_stays_with_it(root: Path) -> None:
