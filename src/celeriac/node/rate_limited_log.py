@@ -29,11 +29,16 @@ class RateLimitedLog:
         self, level: int, kind: str, text: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
         """Write a line, unless one of its kind was written in the last minute."""
+        if self.is_due(kind):
+            self._logger.log(level, text, *arguments, exc_info=exc_info)
+
+    def is_due(self, kind: str) -> bool:
+        """Return whether a line of a kind may be written now; it then counts as written."""
         now = self._now()
         with self._mutex:
             while self._written_at and now - next(iter(self._written_at.values())) >= _INTERVAL:
                 self._written_at.popitem(last=False)
             if kind in self._written_at or len(self._written_at) >= _MAX_KINDS:
-                return
+                return False
             self._written_at[kind] = now
-        self._logger.log(level, text, *arguments, exc_info=exc_info)
+        return True

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from hashlib import scrypt, sha256
-from ipaddress import IPv4Address, IPv6Network, ip_address
 from pathlib import Path
 from secrets import token_bytes, token_urlsafe
 from threading import Lock
@@ -19,6 +18,7 @@ import msgspec
 
 from celeriac.errors import CallerError, DiskError, ImproperlyConfigured
 from celeriac.store.new_file import new_file
+from celeriac.web.proxy import network_of
 
 __all__ = [
     "ANYONE",
@@ -238,7 +238,7 @@ class Access:
         return len(self._guesses) >= _MOST_NEW_A_SECOND and self._guesses[-_MOST_NEW_A_SECOND][0] > now - 1.0
 
     def _is_guessed(self, secret: str, kept: str, by: tuple[str, str]) -> bool:
-        by = (_network_of(by[0]), by[1])
+        by = (network_of(by[0]), by[1])
         if len(secret.encode()) > MAX_SECRET_BYTES:
             return False
         with self._mutex:
@@ -260,17 +260,6 @@ class Access:
         with self._mutex, suppress(ValueError):
             self._guesses.remove(guess)
         return True
-
-
-def _network_of(address: str) -> str:
-    """Return whom an address belongs to: of the longer kind, somebody has as many as he likes."""
-    try:
-        told = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address[:_MOST_CHARS]
-    if isinstance(told, IPv4Address):
-        return str(told)
-    return str(told.ipv4_mapped or IPv6Network((told, 64), strict=False))
 
 
 def _key(shown: str) -> bytes:

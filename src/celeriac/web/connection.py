@@ -1,8 +1,8 @@
-"""Bounds on connections to the dashboard: how many there are, and how long and slow a request head may be.
+"""Bounds on connections to the dashboard: how many there are, and how long and slow a request may be.
 
 Without them one client takes the dashboard away from all others: each half-sent request holds an open file,
 and when the process may open no more, nobody gets in. So one address gets a share of the connections, all of
-them stay below the limit on open files, and a client whose request head does not arrive in time is cut off.
+them stay below the limit on open files, and a client whose request does not arrive in time is cut off.
 
 A refused client gets the reason with status 503, 431 or 408. The log gets one line a minute for each status.
 """
@@ -11,6 +11,8 @@ import logging
 import resource
 from asyncio import TimerHandle, Transport
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import h11
@@ -20,16 +22,17 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 
 from celeriac.node.rate_limited_log import RateLimitedLog
-from celeriac.web.proxy import TrustedProxies
+from celeriac.web.proxy import TrustedProxies, network_of
 
-__all__ = ["MAX_HEAD_BYTES", "ConnectionLimits", "bounded_protocols"]
+__all__ = ["MAX_HEAD_BYTES", "ConnectionLimits", "bounded_protocols", "limited_server_log"]
 
 logger = logging.getLogger(__name__)
 
 #: Of the first line and the headers of a request; browsers and proxies send a few thousand.
 MAX_HEAD_BYTES: Final = 32_768
-#: Seconds for a head. Lower, and slow networks are cut off; higher, and a slow client holds its share longer.
-_HEAD_SECONDS: Final = 10.0
+#: Seconds for a request, which has a few thousand bytes. Lower, and slow networks are cut off; higher, and
+#: a slow client holds its share longer.
+_REQUEST_SECONDS: Final = 10.0
 #: Connections in all, if the limit on open files allows; memory is some 50 kB for each.
 _MAX_CONNECTIONS: Final = 4096
 #: Files that the process needs for other things: the broker, the log, the tables.
@@ -46,20 +49,20 @@ _REASONS: Final = {
 class ConnectionLimits:
     """Counts the connections of a server; for the thread of its event loop.
 
-    Half of the connections, by default, may have the same address. Trusted proxies may have all of them: the
-    connections of a proxy are those of many clients.
+    Half of the connections, by default, may have the same address: of IPv6 the same /64, which one client may
+    have. Trusted proxies may have all of them: the connections of a proxy are those of many clients.
     """
 
     def __init__(
         self,
         total: int | None = None,
         per_address: int | None = None,
-        head_seconds: float = _HEAD_SECONDS,
+        request_seconds: float = _REQUEST_SECONDS,
         proxies: TrustedProxies | None = None,
     ) -> None:
         self.total = _default_total() if total is None else total
         self.per_address = max(1, self.total // 2) if per_address is None else per_address
-        self.head_seconds = head_seconds
+        self.request_seconds = request_seconds
         self.proxies = proxies or TrustedProxies()
         self._open: Counter[str] = Counter()
         self._log = RateLimitedLog(logger)
@@ -71,7 +74,7 @@ class ConnectionLimits:
 
     def refusal(self, address: str) -> str:
         """Return why an address may not connect; an empty text if it may."""
-        if self._open[address] >= self.per_address and address not in self.proxies:
+        if self._open[network_of(address)] >= self.per_address and address not in self.proxies:
             return f"{self.per_address} connections are open from this address"
         if self.count >= self.total:
             return f"{self.total} connections are open"
@@ -79,13 +82,14 @@ class ConnectionLimits:
 
     def add(self, address: str) -> None:
         """Count a connection."""
-        self._open[address] += 1
+        self._open[network_of(address)] += 1
 
     def remove(self, address: str) -> None:
         """Count a connection no more."""
-        self._open[address] -= 1
-        if not self._open[address]:
-            del self._open[address]
+        network = network_of(address)
+        self._open[network] -= 1
+        if not self._open[network]:
+            del self._open[network]
 
     def log_refusal(self, status: int, address: str, reason: str) -> None:
         """Log a refusal, once a minute for each status."""
@@ -97,6 +101,22 @@ def _default_total() -> int:
     if files == resource.RLIM_INFINITY:
         return _MAX_CONNECTIONS
     return min(_MAX_CONNECTIONS, max(files - _OTHER_FILES, files // 2))
+
+
+@contextmanager
+def limited_server_log() -> Iterator[None]:
+    """Let uvicorn write each line once a minute: clients without a login cause some with every request."""
+    server_logger, limit = logging.getLogger("uvicorn.error"), RateLimitedLog(logger)
+
+    def is_due(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return record.levelno < logging.WARNING or limit.is_due(f"{record.msg} {error!r}")
+
+    server_logger.addFilter(is_due)
+    try:
+        yield
+    finally:
+        server_logger.removeFilter(is_due)
 
 
 def bounded_protocols(limits: ConnectionLimits) -> tuple[type[H11Protocol], type[WebSocketsSansIOProtocol]]:
@@ -119,7 +139,7 @@ class _BoundedHttp(H11Protocol):
         super().__init__(*args, **kwargs)
         self._address = ""
         self._is_counted = False
-        #: Ends the connection unless a whole head has come; None while no head is due.
+        #: Ends the connection unless a whole request has come; None while none is due.
         self._deadline: TimerHandle | None = None
         #: The end of what came of a head, and its size.
         self._tail = b""
@@ -133,10 +153,10 @@ class _BoundedHttp(H11Protocol):
         if refusal:
             self._refuse(503, refusal)
         else:
-            self._expect_head()
+            self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._end_request()
         self._count(-1)
         super().connection_lost(exc)
 
@@ -149,12 +169,15 @@ class _BoundedHttp(H11Protocol):
         super().data_received(data)
         if self.transport.get_protocol() is not self:
             # From here on a WebSocket has the connection, and counts it.
-            self._end_head()
+            self._end_request()
             self._count(-1)
-        elif self.conn.their_state is not h11.IDLE:
-            self._end_head()
+            return
+        if self.conn.their_state is not h11.IDLE:
+            self._tail, self._head_bytes = b"", 0
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._end_request()
         elif self._deadline is None and not self.transport.is_closing():
-            self._expect_head()
+            self._expect_request()
 
     def _is_too_long(self, data: bytes) -> bool:
         """Return whether a head is too long, also if all of it comes at once."""
@@ -163,31 +186,34 @@ class _BoundedHttp(H11Protocol):
         self._tail = (self._tail + data)[-3:]
         return self._head_bytes > MAX_HEAD_BYTES
 
-    def _expect_head(self) -> None:
+    def _expect_request(self) -> None:
         self._deadline = self.loop.call_later(
-            self.limits.head_seconds,
+            self.limits.request_seconds,
             self._refuse,
             408,
-            f"no whole head of a request within {self.limits.head_seconds:g} seconds",
+            f"no whole request within {self.limits.request_seconds:g} seconds",
         )
 
-    def _end_head(self) -> None:
-        self._tail, self._head_bytes = b"", 0
+    def _end_request(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
     def _refuse(self, status: int, reason: str) -> None:
-        self._end_head()
+        self._end_request()
         if self.transport.is_closing():
             return
         self.limits.log_refusal(status, self._address, reason)
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else the answer is on its way
+            self._write_refusal(status, reason)
+        self.transport.close()
+
+    def _write_refusal(self, status: int, reason: str) -> None:
         body = f"{reason}\n".encode()
         head = f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: text/plain; charset=utf-8\r\n"
         self.transport.write(
             f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
         )
-        self.transport.close()
 
     def _count(self, change: int) -> None:
         """Count this connection, or no more, once each."""

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from celeriac.errors import CallerError
 from celeriac.web.access import ANYONE, Access, User
 from celeriac.web.guess import run_guess
+from celeriac.web.proxy import network_of
 
 __all__ = ["COOKIE", "Guard", "address_of", "nonce_of", "owner_of", "user_of"]
 
@@ -58,9 +59,9 @@ def user_of(connection: HTTPConnection) -> User:
 
 
 def owner_of(connection: HTTPConnection) -> str:
-    """Return whose share of pages and streams a request uses: its user, or its address without accounts."""
+    """Return whose share of pages and streams a request uses: its user, or its network without accounts."""
     name = user_of(connection).name
-    return address_of(connection) if name == ANYONE else name
+    return network_of(address_of(connection)) if name == ANYONE else name
 
 
 def nonce_of(connection: HTTPConnection) -> str:

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.requests import ClientDisconnect
 
 from celeriac.errors import CallerError
 from celeriac.web.access import LOGIN_SECONDS, Access
@@ -61,10 +62,13 @@ async def log_in(request: Request) -> Response:
     """Let somebody in whose password is right."""
     access: Access = request.app.state.access
     content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > _MAX_FORM_BYTES:
-            return _page("/", "That is too long for a name and a password.", 413)
+    try:
+        async for part in request.stream():
+            content += part
+            if len(content) > _MAX_FORM_BYTES:
+                return _page("/", "That is too long for a name and a password.", 413)
+    except ClientDisconnect:  # before all of the form came
+        return Response(status_code=400)
     told = parse_qs(content.decode("utf-8", "replace"))
     name, password, target = (told.get(field, [""])[0] for field in ("name", "password", "next"))
     try:

@@ -5,11 +5,15 @@ on: by the last address in that header which is not one of the proxies.
 """
 
 from collections.abc import Iterable
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
 
 from celeriac.errors import CallerError
 
-__all__ = ["TrustedProxies"]
+__all__ = ["TrustedProxies", "network_of"]
+
+#: What is kept of an address that is none.
+_MAX_CHARS: Final = 64
 
 
 class TrustedProxies:
@@ -38,3 +42,14 @@ def _parse(text: str) -> IPv4Network | IPv6Network:
         raise CallerError(
             f"Invalid --trusted-proxy {text!r}: {error}. Use an address or a network, 10.0.0.5 or 10.0.0.0/24"
         ) from None
+
+
+def network_of(address: str) -> str:
+    """Return the network of which one client may have every address: of IPv6 a /64, of IPv4 the address."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:_MAX_CHARS]
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or IPv6Network((parsed, 64), strict=False))

@@ -25,7 +25,7 @@ from celeriac.web.action import Actions
 from celeriac.web.api import cluster, control, history, stream, tasks
 from celeriac.web.api.part import Problem, Unknown
 from celeriac.web.board import Board
-from celeriac.web.connection import MAX_HEAD_BYTES, ConnectionLimits, bounded_protocols
+from celeriac.web.connection import MAX_HEAD_BYTES, ConnectionLimits, bounded_protocols, limited_server_log
 from celeriac.web.guard import Guard
 
 __all__ = ["API", "check_address", "hosts_of", "make_app", "make_server"]
@@ -177,7 +177,7 @@ class _Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until stopped."""
-        with stop_signals(self.handle_exit):
+        with stop_signals(self.handle_exit), limited_server_log():
             super().run(sockets)
 
     @contextmanager

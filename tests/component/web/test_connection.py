@@ -3,7 +3,7 @@
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 
 import httpx
@@ -58,7 +58,7 @@ def read_answer(link: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", b"G", HALF])
 def test_client_without_a_whole_head_in_time_is_cut_off(serve: Serve, stack: ExitStack, sent: bytes) -> None:
-    limits = ConnectionLimits(10, head_seconds=0.1)
+    limits = ConnectionLimits(10, request_seconds=0.1)
     with serve(limits=limits) as client:
         link = connect(client, stack)
         link.sendall(sent)
@@ -66,25 +66,66 @@ def test_client_without_a_whole_head_in_time_is_cut_off(serve: Serve, stack: Exi
         answer = read_all(link)
 
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"no whole head of a request within 0.1 seconds" in answer
+        assert b"no whole request within 0.1 seconds" in answer
         assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
 
 
 def test_client_that_sends_a_slow_second_head_is_cut_off(serve: Serve, stack: ExitStack) -> None:
-    limits = ConnectionLimits(10, head_seconds=3600)
+    limits = ConnectionLimits(10, request_seconds=3600)
     with serve(limits=limits) as client:
         link = connect(client, stack)
         link.sendall(WHOLE)
         first = read_answer(link)
-        limits.head_seconds = 0.1
+        limits.request_seconds = 0.1
         link.sendall(HALF)
 
         assert first.startswith(b"HTTP/1.1 200 ")
         assert b"HTTP/1.1 408 " in read_all(link)
 
 
+def test_client_without_a_whole_body_in_time_is_cut_off(serve: Serve, stack: ExitStack) -> None:
+    limits = ConnectionLimits(10, request_seconds=0.1)
+    with serve(limits=limits) as client:
+        link = connect(client, stack)
+        link.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nname=")
+
+        assert b"HTTP/1.1 408 " in read_all(link)
+        assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
+
+
+@contextmanager
+def handled_by(handler: logging.Handler, name: str) -> Iterator[None]:
+    """Have a handler get the records of a logger meanwhile."""
+    logging.getLogger(name).addHandler(handler)
+    yield
+    logging.getLogger(name).removeHandler(handler)
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["timeout", "disconnect"])
+def test_many_clients_that_send_half_a_body_or_garbage_are_few_lines_in_the_log(
+    serve: Serve, stack: ExitStack, caplog: pytest.LogCaptureFixture, ends: bool
+) -> None:
+    limits = ConnectionLimits(100, request_seconds=0.1)
+    half = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nname="
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    with serve(limits=limits) as client:
+        # Its records go to no other logger.
+        stack.enter_context(handled_by(caplog.handler, "uvicorn.error"))
+        for sent in (half, b"\0 garbage\r\n\r\n", upgrade):
+            for _ in range(5):
+                link = connect(client, stack)
+                link.sendall(sent)
+                if ends:
+                    link.shutdown(socket.SHUT_WR)
+                read_answer(link) if sent == upgrade else read_all(link)
+
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == len(set(lines)), lines
+    assert not any(record.exc_info for record in caplog.records)
+
+
 def test_answer_that_takes_longer_than_a_head_may_is_not_cut_off(serve: Serve) -> None:
-    with serve(limits=ConnectionLimits(10, head_seconds=0.1), keep_alive=0.15) as client:
+    with serve(limits=ConnectionLimits(10, request_seconds=0.1), keep_alive=0.15) as client:
         while (kept_alive := listen(client)) is None:
             pass  # even this client was too slow
 
@@ -125,7 +166,7 @@ def test_head_and_body_that_come_at_once_are_taken(serve: Serve, stack: ExitStac
 def test_one_address_has_a_share_of_the_connections(
     serve: Serve, stack: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = ConnectionLimits(10, 4, head_seconds=3600)
+    limits = ConnectionLimits(10, 4, request_seconds=3600)
     with serve(limits=limits) as client:
         for _ in range(4):
             connect(client, stack).sendall(HALF)
@@ -143,8 +184,21 @@ def test_one_address_has_a_share_of_the_connections(
     assert warnings == ["web: refused 127.0.0.1 with 503: 4 connections are open from this address"]
 
 
+def test_a_network_of_ipv6_addresses_has_the_share_of_one_address() -> None:
+    limits = ConnectionLimits(10, 2)
+    for address in ("2001:db8::1", "2001:db8::2"):
+        assert limits.refusal(address) == ""
+        limits.add(address)
+
+    assert limits.refusal("2001:db8::3") == "2 connections are open from this address"
+    assert limits.refusal("2001:db8:0:1::1") == ""
+    assert limits.refusal("192.0.2.1") == ""
+    limits.remove("2001:db8::1")
+    assert limits.refusal("2001:db8::3") == ""
+
+
 def test_all_addresses_together_have_no_more_than_all_connections(serve: Serve, stack: ExitStack) -> None:
-    limits = ConnectionLimits(6, 3, head_seconds=3600)
+    limits = ConnectionLimits(6, 3, request_seconds=3600)
     with serve(limits=limits) as client:
         links = [connect(client, stack, f"127.0.0.{number % 2 + 2}") for number in range(6)]
         assert wait_until(lambda: limits.count == 6, patience=PATIENCE)
