@@ -131,8 +131,8 @@ class WriteAhead:
         """Raise DiskError with ESTALE unless the file is at its path.
 
         It is not there once somebody removed it or its folder, or unmounted or covered the file system. What
-        is written to it then is gone as soon as it is closed, though no write fails. Once it is closed here, it
-        counts as gone, also if its folder has returned.
+        is written to it then is gone as soon as it is closed, though no write fails. A closed file counts as
+        gone, also if its folder has returned.
         """
         try:
             found = self.path.lstat()
