@@ -299,7 +299,7 @@ def test_damage_is_told(broker: MemoryBroker, caplog: pytest.LogCaptureFixture) 
 
     Runs(broker, disk).start().stop()
 
-    assert "one file was torn" in caplog.messages
+    assert "recorder: one file was torn" in caplog.messages
 
 
 def test_a_disk_that_is_slow_keeps_nobody_from_receiving(broker: MemoryBroker) -> None:
