@@ -176,8 +176,8 @@ def test_a_clock_is_off_if_a_worker_would_be_said_to_drift(found: list[Fields]) 
 
     assert drifts == {"behind": (0, 3600.0, 16.0, DAY), "ahead": (0, -16.5, 16.0, DAY)}
     assert {row["text"] for row in found if row["kind"] == "clock_drift"} == {
-        "its clock is 3600.0 s behind the recorder's",
-        "its clock is 16.5 s ahead of the recorder's",
+        "its clock is 3600.0 s behind the clock of the recorder",
+        "its clock is 16.5 s ahead of the clock of the recorder",
     }
 
 
