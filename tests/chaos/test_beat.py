@@ -233,7 +233,7 @@ def test_where_a_grant_could_vanish_no_beat_begins_and_it_says_what_to_change() 
     with RedisServer({"appendonly": "no", "save": ""}) as server:
         beat = BeatProcess(server.url)
 
-        with pytest.raises(CeleriacError, match="ended with 78") as raised:
+        with pytest.raises(CeleriacError, match="exited with code 78") as raised:
             beat.start()
 
         beat.close()
