@@ -48,7 +48,7 @@ VALUES = {
     "TABLE": "tasks",
 }
 #: What names a place, and may have a password in it.
-PLACES = ("URL", "[LOG]", "[OUTPUT]", "TARGET")
+PLACES = ("URL", "LOG", "OUTPUT", "TARGET")
 #: Options that end a command that would go on.
 ENDS = {"--timeout": "0.3", "--for": "0.3"}
 #: Options that a command is given if it has them: it asks nothing, and waits for an answer.

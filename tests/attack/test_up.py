@@ -91,13 +91,13 @@ def test_full_disk_is_reported_and_costs_no_event_and_no_dashboard(
         with full(disk):
             publisher.publish(MESSAGES)
             if not is_output_there:
-                reason = up.wait_for(r"the recorder is not well: (.*)")
+                reason = up.wait_for(r"recorder: unhealthy: (.*)")
             assert wait_until(lambda: has_seen(up, publisher), patience=PATIENCE)
             dashboard = pid_of(up, "web")
             os.kill(dashboard, signal.SIGKILL)
             assert is_replaced(up, "web", dashboard)
         if not is_output_there:
-            up.wait_for("(the recorder is well again)")
+            up.wait_for("(recorder: healthy again)")
         publisher.publish(MESSAGES)
         assert wait_until(lambda: has_seen(up, publisher), patience=PATIENCE)
         code = up.end(signal.SIGTERM)

@@ -18,8 +18,8 @@ PATIENCE = 60.0
 COMMANDS = {
     "up": (("up", "--port", "0", "--pipeline-every", "0"), r"^end +with kill {pid}$"),
     "worker": (("worker", "-A", "shop:app", "--concurrency", "1"), r" ready\.$"),
-    "record": (("record", "log"), r"; kill {pid} ends it$"),
-    "web": (("web", "--port", "0"), r"; kill {pid} ends it$"),
+    "record": (("record", "log"), r"; stop with kill {pid}$"),
+    "web": (("web", "--port", "0"), r"; stop with kill {pid}$"),
     "beat": (("beat",), r"process {pid}$"),
 }
 IGNORE_SIGINT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"

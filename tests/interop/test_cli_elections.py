@@ -52,7 +52,7 @@ def test_a_worker_is_elected_and_its_task_is_run(
     told = json.loads(first.stdout)
     assert (told["winner"], told["task"]) == ("shop@localhost", elected_task_id("e1"))
     assert json.loads(again.stdout) == told
-    assert "it was decided before, and the action is done" in again.stderr
+    assert "Already decided: the action is done" in again.stderr
     assert value == 7.5
 
 

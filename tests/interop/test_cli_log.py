@@ -227,7 +227,7 @@ def test_replay_that_finds_nothing_says_what_was_asked_for(
 ) -> None:
     result = run("replay", log, *options)
 
-    assert result.stderr.decode() == f"nothing was recorded{asked}\n"
+    assert result.stderr.decode() == f"No events{asked}\n"
 
 
 @pytest.mark.parametrize("command", [("replay",), ("log", "ls"), ("log", "export"), ("events", "--log")])
@@ -285,7 +285,7 @@ def test_on_a_terminal_it_is_played_on_a_screen_that_ctrl_c_takes_away(log: Path
             os.close(leader)
 
     assert process.returncode == 130
-    assert b"5 times as fast as it was" in seen
+    assert b"; stop with " in seen
     assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")
 
 
@@ -400,7 +400,7 @@ def test_what_is_not_sealed_yet_is_told_of(unsealed: Path) -> None:
     listed = run("log", "ls", unsealed)
     stat = told("log", "stat", unsealed)
 
-    assert listed.stderr.decode() == f"nothing is sealed yet; {len(EVENTS)} events not sealed in all\n"
+    assert listed.stderr.decode() == f"No sealed segments yet; {len(EVENTS)} events not sealed yet\n"
     assert (stat["first"], stat["last"]) == ("2026-11-14T10:00:00+00:00", "2026-11-14T10:01:40+00:00")
     assert stat["recorders"][0]["until"] == stat["last"]
 

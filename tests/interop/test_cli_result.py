@@ -167,7 +167,7 @@ def test_ctrl_c_ends_a_wait_with_one_line(own_redis: RedisServer) -> None:
 
     assert waiting.returncode == 130
     assert out == ""
-    assert err.startswith("not waited for any longer: PENDING after ")
+    assert err.startswith("stopped waiting: PENDING after ")
     assert len(err.splitlines()) == 1
 
 

@@ -127,7 +127,7 @@ def test_a_camera_of_yours_takes_pictures_until_it_is_told_to_end(
     told = json.loads(out)
     lines = pictures.read_text().splitlines()
     assert (process.returncode, told["failed"]) == (0, 0)
-    assert told["pictures"] == len(lines)
+    assert told["snapshots"] == len(lines)
     assert len(json.loads(lines[-1])) == told["tasks"] > 0
 
 
@@ -140,10 +140,10 @@ def test_a_camera_that_fails_to_the_end_fails_the_command(redis: RedisServer, tm
         _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 1
-    assert err.startswith("a picture every 0.2 s, by darkroom.Broken; Ctrl-C ends it\n")
+    assert err.startswith("snapshot every 200 ms, by darkroom.Broken; stop: Ctrl-C\n")
     assert "camera: picture of Broken failed, retrying at the next interval: the film is torn" in err
     assert err.splitlines()[-1].startswith(
-        "error: the camera darkroom.Broken failed: OSError: the film is torn; run it with --debug"
+        "error: Camera darkroom.Broken failed: OSError: the film is torn. --debug shows the trace"
     )
 
 
@@ -160,7 +160,7 @@ def test_a_database_that_is_away_is_told_at_each_picture_and_with_its_own_option
     first, picture, *_, last = err.splitlines()
     assert process.returncode == 69, err
     assert first.startswith(
-        f"a picture every 0.2 s, to postgresql+psycopg://u:**@127.0.0.1:{port.number}/db;"
+        f"snapshot every 200 ms, to postgresql+psycopg://u:**@127.0.0.1:{port.number}/db;"
     )
     assert "picture of DatabaseCamera failed, retrying at the next interval: postgresql" in picture
     assert "onnection refused" in picture
@@ -196,7 +196,7 @@ def test_cameras_of_ours_keep_what_happens_without_secrets(
 
     told = json.loads(out)
     assert (process.returncode, told["failed"]) == (0, 0), err
-    assert told["pictures"] > 0
+    assert told["snapshots"] > 0
     assert b"hunter2" not in kept()
     if option == "--parquet":
         last = max(tmp_path.glob("pictures/*/tasks.parquet"))

@@ -134,7 +134,7 @@ def test_a_dashboard_that_is_killed_comes_back_where_it_was(sample: Up) -> None:
 
     os.kill(before, signal.SIGKILL)
 
-    sample.wait_for("(the dashboard has ended with code 137, and is started again in 1 s)")
+    sample.wait_for("(dashboard: ended with code 137, restart in 1 s)")
 
     def is_back() -> bool:
         try:
@@ -151,11 +151,11 @@ def test_a_recorder_that_shows_no_sign_of_life_is_told_and_that_it_is_well_again
     recorder = int(sample.wait_for(r"^recorder +pid (\d+)"))
 
     os.kill(recorder, signal.SIGSTOP)
-    sample.wait_for(r"(the recorder is not well: no status update for \d+ seconds)")
+    sample.wait_for(r"(recorder: unhealthy: no status update for )")
     os.kill(recorder, signal.SIGCONT)
 
-    sample.wait_for("(the recorder is well again)")
-    assert "the recorder has ended" not in sample.told
+    sample.wait_for("(recorder: healthy again)")
+    assert "recorder: ended" not in sample.told
 
 
 def test_prometheus_is_told_how_its_recorder_is_and_how_late_events_come(sample: Up) -> None:

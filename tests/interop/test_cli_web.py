@@ -140,7 +140,7 @@ def test_a_broker_that_is_away_is_told_and_nothing_is_served(tmp_path: Path) -> 
     port.release()
 
     assert process.returncode == 69
-    assert "start it, or name another with --broker URL" in told
+    assert "Start it, or name another with --broker URL" in told
     assert "served at" not in told
 
 

@@ -82,7 +82,7 @@ def test_what_happens_is_shown_as_it_happens() -> None:
     with rig() as cluster_:
 
         async def looks(person: Person) -> None:
-            await person.sees("no tasks were heard of yet", "live")
+            await person.sees("No tasks yet. Turn on task events: celeriac control enable-events", "live")
             cluster_.send("task-received", uuid="a", name="shop.pay", args="()", kwargs="{}")
             await person.sees("shop.pay", "RECEIVED")
             cluster_.send("task-succeeded", uuid="a", result="1", runtime=0.5)
@@ -95,7 +95,7 @@ def test_a_pause_leaves_all_as_it_is_until_it_ends() -> None:
     with rig() as cluster_:
 
         async def looks(person: Person) -> None:
-            await person.sees("no tasks were heard of yet")
+            await person.sees("No tasks yet. Turn on task events: celeriac control enable-events")
             await person.press("space")
             await person.sees("PAUSED")
             cluster_.send("task-received", uuid="a", name="shop.pay", args="()", kwargs="{}")
@@ -147,7 +147,7 @@ def test_a_time_that_is_searched_for_goes_on_with_the_cluster() -> None:
             later = time() + 3700.0
             cluster_.sight._now = lambda: later
             await person.sees_no("shop.pay")
-            await person.sees("no task in memory fits the search")
+            await person.sees("No task in memory matches the search")
 
         sit_down(cluster_.sight, searches)
 
@@ -156,7 +156,7 @@ def test_a_search_that_nothing_fits_says_so() -> None:
     async def searches(person: Person) -> None:
         await person.press("slash")
         await person.type("nosuch")
-        await person.sees("no task in memory fits the search")
+        await person.sees("No task in memory matches the search")
 
     sit_down(past(*SHOP), searches)
 

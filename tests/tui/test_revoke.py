@@ -96,7 +96,7 @@ def test_what_has_ended_is_not_revoked() -> None:
             cluster.send("task-succeeded", uuid="a", result="1", runtime=0.5)
             await person.sees("SUCCESS")
             await person.press("r")
-            await person.sees("it has ended: SUCCESS")
+            await person.sees("The task has ended: SUCCESS")
 
         sit_down(cluster.sight, tries, revoke=cluster.revoke)
 

@@ -212,7 +212,7 @@ def have_done(
 
 def test_a_cluster_is_watched_and_to_quit_is_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
     async def looks(person: Person) -> None:
-        await person.sees("live", "no tasks were heard of yet")
+        await person.sees("live", "No tasks yet. Turn on task events: celeriac control enable-events")
 
     seen = have_done(monkeypatch, looks)
 
@@ -250,7 +250,7 @@ def test_a_log_that_cannot_be_read_here_keeps_nobody_from_watching(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     async def looks(person: Person) -> None:
-        await person.sees("live", "no tasks were heard of yet")
+        await person.sees("live", "No tasks yet. Turn on task events: celeriac control enable-events")
 
     have_done(monkeypatch, looks)
 
@@ -272,7 +272,7 @@ def test_a_broker_that_is_not_there_is_code_69_and_one_line(monkeypatch: pytest.
     port.release()
 
     assert result.exit_code == 69
-    assert "start it, or name another with --broker URL" in result.output
+    assert "Start it, or name another with --broker URL" in result.output
     assert "hush" not in result.output
 
 

@@ -1,4 +1,4 @@
-"""``celeriac access``: who may look at the dashboard, and who may act by it."""
+"""``celeriac access``: the accounts of the dashboard."""
 
 import sys
 from enum import StrEnum
@@ -21,18 +21,18 @@ _MOST_CHARS: Final = 64
 _MOST_PASSWORD_CHARS: Final = 200
 
 access = typer.Typer(no_args_is_help=True)
-add_common(access, help="Say who may look at the dashboard, and who may act by it.")
+add_common(access, help="Manage dashboard accounts.")
 
 File = Annotated[
     Path,
-    typer.Option("--accounts", metavar="FILE", help="The file of accounts for celeriac web."),
+    typer.Option("--accounts", metavar="FILE", help="Accounts file of celeriac web."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Who it is.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="User name.")]
 DEFAULT: Final = Path("accounts.json")
 
 
 class Kind(StrEnum):
-    """What somebody may do."""
+    """The roles of an account."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -43,16 +43,18 @@ def add(
     session: Session,
     *,
     name: Name,
-    role: Annotated[Kind, typer.Option("--role", help="What he may do: look, or act too.")] = Kind.VIEWER,
+    role: Annotated[
+        Kind, typer.Option("--role", help="Viewers see the dashboard, operators run its actions too.")
+    ] = Kind.VIEWER,
     token: Annotated[
-        bool, typer.Option("--token", help="A token for a program, instead of a password for a person.")
+        bool, typer.Option("--token", help="Create a token for a program in place of a password.")
     ] = False,
     accounts: File = DEFAULT,
 ) -> Code:
-    """Let somebody in, or give him another password.
+    """Add a user or reset a password.
 
-    A password is asked for, or read from standard input; a token is made, and shown this once. The file
-    keeps hashes of them.
+    Asks for the password, or reads it from standard input. A token is generated and shown once. The file
+    holds hashes only.
 
     For example:
       celeriac access add ada --role operator
@@ -61,7 +63,7 @@ def add(
     from celeriac.web.access import Account, Role, hashed, new_token, read_accounts, write_accounts  # noqa: PLC0415
 
     if not name.isprintable() or not 0 < len(name) <= _MOST_CHARS:
-        raise CallerError(f"a name is printable, and of up to {_MOST_CHARS} characters")
+        raise CallerError(f"Invalid user name. Use up to {_MOST_CHARS} printable characters")
     secret = new_token(name) if token else _password(session)
     known = read_accounts(accounts)
     others = [each for each in known if (each.name, each.is_token) != (name, token)]
@@ -69,9 +71,9 @@ def add(
     write_accounts(accounts, [*others, made])
     if token:
         output.write(secret)
-        output.say("keep it: it is not shown again")
-    what = "another secret" if len(others) < len(known) else "an account"
-    output.say(f"{name} has {what} in {accounts}, as {role.value}; celeriac web reads it when it begins")
+        output.say("Keep this token. It is not shown again")
+    done = "secret replaced" if len(others) < len(known) else "account added"
+    output.say(f"{name}: {done} in {accounts}, role {role.value}. Takes effect when celeriac web restarts")
     return Code.OK
 
 
@@ -86,7 +88,7 @@ class AccountRow(NamedTuple):
 
 @add_command(access, "list")
 def list_(session: Session, *, accounts: File = DEFAULT, out: Output = PLAIN) -> Code:
-    """Show who may come in.
+    """List the accounts.
 
     For example:
       celeriac access list
@@ -95,9 +97,7 @@ def list_(session: Session, *, accounts: File = DEFAULT, out: Output = PLAIN) ->
 
     del session
     if not accounts.exists():
-        raise CallerError(
-            f"No accounts file {accounts}. Create it with: celeriac access add NAME --accounts FILE"
-        )
+        raise CallerError(f"No accounts file {accounts}. Create it with: celeriac access add NAME")
     rows = [
         AccountRow(each.name, each.role.value, "token" if each.is_token else "password")
         for each in read_accounts(accounts)
@@ -108,7 +108,7 @@ def list_(session: Session, *, accounts: File = DEFAULT, out: Output = PLAIN) ->
 
 @add_command(access, "remove")
 def remove(session: Session, *, name: Name, accounts: File = DEFAULT) -> Code:
-    """Let somebody in no more, from the next start of celeriac web on.
+    """Remove a user. Takes effect when celeriac web restarts.
 
     For example:
       celeriac access remove ada
@@ -119,9 +119,9 @@ def remove(session: Session, *, name: Name, accounts: File = DEFAULT) -> Code:
     known = read_accounts(accounts)
     left = [each for each in known if each.name != name]
     if len(left) == len(known):
-        raise CallerError(f"{accounts} names no {name!r}: celeriac access list shows who is there")
+        raise CallerError(f"No user {name!r} in {accounts}. celeriac access list shows the users")
     write_accounts(accounts, left)
-    output.say(f"{name} is not in {accounts} any more")
+    output.say(f"{name}: removed from {accounts}")
     return Code.OK
 
 
@@ -131,5 +131,5 @@ def _password(session: Session) -> str:
     else:
         password = sys.stdin.readline().rstrip("\n")
     if not _LEAST_CHARS <= len(password) <= _MOST_PASSWORD_CHARS:
-        raise CallerError(f"a password has {_LEAST_CHARS} to {_MOST_PASSWORD_CHARS} characters")
+        raise CallerError(f"Invalid password. Use {_LEAST_CHARS} to {_MOST_PASSWORD_CHARS} characters")
     return password

@@ -37,7 +37,9 @@ _MOST_ENTRIES: Final = 20
 
 Name = Annotated[
     str,
-    typer.Option("--name", metavar="NAME", help="Who shares a name shares a schedule: one of them sends."),
+    typer.Option(
+        "--name", metavar="NAME", help="Schedule name. Only one of the beats with the same name sends."
+    ),
 ]
 Ttl = Annotated[
     float | None,
@@ -45,10 +47,10 @@ Ttl = Annotated[
         "--ttl",
         min=0.5,
         metavar="SECONDS",
-        help="How long a leader that shows no life is waited for; else beat_ttl.",
+        help="Seconds before an unresponsive leader is replaced. Default: beat_ttl.",
     ),
 ]
-Show = Annotated[bool, typer.Option("--show", help="Show what is sent, and when next, and end.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the schedule and the next times, and exit.")]
 _LOG: Final = Log()
 
 
@@ -65,8 +67,8 @@ def beat(
 
     Run it on several hosts: one of them sends.
 
-    If that one is gone, another goes on after ttl and 2 seconds at the latest, and no tick is sent
-    twice. Ctrl-C or SIGTERM: gives the leadership up, and ends.
+    If its process dies, another one continues after ttl and 2 seconds at the latest. No tick is sent
+    twice. Ctrl-C or SIGTERM: gives up the lease, and exits.
 
     For example:
       celeriac beat -A shop.tasks:app
@@ -75,11 +77,11 @@ def beat(
     """
     app = _app(session)
     if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
-        raise CallerError(f"--name is a printable text of up to {MAX_NAME_CHARS} characters")
+        raise CallerError(f"Invalid --name. Use up to {MAX_NAME_CHARS} printable characters")
     now = time()
     entries = read_schedule(app.conf, now=now, tasks=app.tasks)
     if not entries:
-        raise ImproperlyConfigured("beat_schedule is empty: give it an entry with a task and a schedule")
+        raise ImproperlyConfigured("beat_schedule is empty. Add an entry with a task and a schedule")
     if show or not out.is_table:
         out.write_rows(ScheduleRow, schedule_rows(entries.values(), now=now, zone=read_zone(app.conf)))
         return Code.OK
@@ -103,13 +105,13 @@ def beat(
 
 
 def banner(app: "Celeriac", name: str, entries: Mapping[str, ScheduleEntry], *, ttl: float) -> list[str]:
-    """Return what a beat says of itself when it starts; raises ImproperlyConfigured for too low a level."""
+    """Return the lines of the start; raises ImproperlyConfigured for too low a level."""
     conf = app.conf
     shown = [f"{entry.name} ({entry.when})" for entry in entries.values()]
     more = f" and {len(shown) - _MOST_ENTRIES} more" if shown[_MOST_ENTRIES:] else ""
     rows = {
         "broker": sanitize_url(conf.broker_url),
-        "elected": _level_text(app),
+        "guarantee": _level_text(app),
         "lease": f"{ttl:g} s",
         "zone": conf.timezone,
         "schedule": ", ".join(shown[:_MOST_ENTRIES]) + more,
@@ -126,7 +128,7 @@ def _level_text(app: "Celeriac") -> str:
     try:
         level = arbiter.look()
     except ConnectionLost as error:
-        return f"not known yet: {error}"
+        return f"unknown: {error}"
     check_level(arbiter, Level[app.conf.election_min_level])
     url = app.conf.election_url
     place = "" if url is None else f" at {sanitize_url(url)}"

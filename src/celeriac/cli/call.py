@@ -19,42 +19,49 @@ __all__ = ["call"]
 
 _WHEN = "When and where"
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The name of the task.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Task name.")]
 Arguments = Annotated[
-    str, typer.Argument(metavar="ARGS", show_default=False, help="Its arguments, a list in JSON: '[1, 2]'.")
+    str, typer.Argument(metavar="ARGS", show_default=False, help="Arguments, a JSON list: '[1, 2]'.")
 ]
 Kwargs = Annotated[
     str,
     typer.Option(
-        "--kwargs", metavar="JSON", show_default=False, help="By name, an object: '{\"fast\": true}'."
+        "--kwargs",
+        metavar="JSON",
+        show_default=False,
+        help="Keyword arguments, a JSON object: '{\"fast\": true}'.",
     ),
 ]
 Countdown = Annotated[
     float | None,
-    typer.Option("--countdown", metavar="SECONDS", rich_help_panel=_WHEN, help="Run it no sooner than then."),
+    typer.Option("--countdown", metavar="SECONDS", rich_help_panel=_WHEN, help="Start after SECONDS."),
 ]
 Eta = Annotated[
     str | None,
     typer.Option(
         "--eta",
-        metavar="MOMENT",
+        metavar="TIME",
         rich_help_panel=_WHEN,
-        help="The same as ISO 8601, UTC if it has no zone.",
+        help="Start at this time, ISO 8601; UTC if it has no time zone.",
     ),
 ]
 Expires = Annotated[
     str | None,
     typer.Option(
         "--expires",
-        metavar="SECONDS|MOMENT",
+        metavar="SECONDS|TIME",
         rich_help_panel=_WHEN,
-        help="Do not begin it later than that.",
+        help="Skip the task if it has not started by then.",
     ),
 ]
 InQueue = Annotated[
     str | None,
     typer.Option(
-        "--queue", "-q", metavar="QUEUE", rich_help_panel=_WHEN, help="Where to; else what the settings say."
+        "--queue",
+        "-q",
+        metavar="QUEUE",
+        rich_help_panel=_WHEN,
+        help="Queue. Default: task_routes, task_default_queue.",
     ),
 ]
 Priority = Annotated[
@@ -64,13 +71,13 @@ Priority = Annotated[
         min=0,
         max=255,
         rich_help_panel=_WHEN,
-        help="0 is the most urgent on Redis, and the least on RabbitMQ.",
+        help="Priority. 0 is the highest on Redis, the lowest on RabbitMQ.",
     ),
 ]
-TaskId = Annotated[
-    str | None, typer.Option("--id", metavar="ID", help="The id of the task; else a new one is made.")
+TaskId = Annotated[str | None, typer.Option("--id", metavar="ID", help="Task id. Default: a new one.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", "-w", help="Wait until the task has ended, and show its result.")
 ]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the task has ended, and show how.")]
 
 
 def call(
@@ -90,10 +97,10 @@ def call(
     backend: Backend = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Send a task to the workers, and show its id; with --wait, what became of it.
+    """Send a task to the workers and show its id; with --wait, its result.
 
-    Nothing need know the task here: the workers do, ours or Celery's. The exit code is 0 once the broker
-    has it. With --wait it is 1 if the task failed or was revoked, and 69 if it did not end in time.
+    The code of the task is not needed here. The exit code is 0 once the broker has the message. With
+    --wait it is 1 if the task failed or was revoked, and 69 after --timeout.
 
     For example:
       celeriac call shop.add '[2, 3]'
@@ -101,19 +108,19 @@ def call(
       celeriac call shop.report --queue slow --countdown 600 --expires 3600
     """
     if timeout is not None and not wait:
-        raise CallerError("--timeout says how long to wait: add --wait, or leave it out")
+        raise CallerError("--timeout needs --wait. Add --wait, or leave --timeout out")
     session.backend = backend
     app = session.app
     if wait and app.conf.result_backend is None:
         raise ImproperlyConfigured(
-            "no result backend is set, so there is nothing to wait for: name where the workers store results "
-            "with --backend URL, or set result_backend (CELERIAC_RESULT_BACKEND)"
+            "No result backend is set, so --wait cannot work. Name the one of the workers with --backend URL "
+            "or -A APP, or set result_backend (CELERIAC_RESULT_BACKEND)"
         )
     try:
         result = app.send_task(
             name,
-            _read(arguments, list, "ARGS is a list in JSON, such as '[1, 2]'"),
-            _read(kwargs, dict, "--kwargs is an object in JSON, such as '{\"x\": 1}'"),
+            _read(arguments, list, "Invalid ARGS. Use a JSON list, such as '[1, 2]'"),
+            _read(kwargs, dict, "Invalid --kwargs. Use a JSON object, such as '{\"x\": 1}'"),
             countdown=countdown,
             eta=eta,
             expires=_number(expires),
@@ -148,7 +155,7 @@ def _read(text: str, kind: type, fix: str) -> Any:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, kind):
-        raise CallerError(f"{fix}; this is {text!r:.80}")
+        raise CallerError(f"{fix}, not {text!r:.80}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""``celeriac conf``: the settings in force."""
+"""``celeriac conf``: the settings and their sources."""
 
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ class SettingRow(NamedTuple):
 
 
 def conf(session: Session, *, out: Output = PLAIN) -> None:
-    """Show the settings in force, and where each comes from.
+    """Show the settings and the source of each value.
 
-    Passwords and other secrets are shown as **. It does not connect to the broker.
+    Passwords and other secrets are shown as **. Does not connect to the broker.
 
     For example:
       celeriac conf

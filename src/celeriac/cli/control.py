@@ -18,16 +18,16 @@ _ORDER: Final = Order()
 control = typer.Typer(no_args_is_help=True)
 add_common(
     control,
-    help="Change what the nodes do. Each command tells whom it concerns, and asks before it sends anything; "
-    "--yes sends without asking.",
+    help="Control workers. Each command names the nodes it reaches and asks before it sends; --yes skips the "
+    "question.",
 )
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID", show_default=False, help="The ids of the tasks.")]
-TaskName = Annotated[str, typer.Argument(metavar="TASK", show_default=False, help="The name of the task.")]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, help="The name of the queue.")]
-Number = Annotated[int, typer.Argument(metavar="N", min=1, help="How many processes or threads.")]
-Terminate = Annotated[bool, typer.Option("--terminate", help="Also stop tasks that have begun.")]
-Signal = Annotated[str, typer.Option("--signal", metavar="NAME", help="The signal that stops them.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", show_default=False, help="Task ids.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", show_default=False, help="Task name.")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, help="Queue name.")]
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of processes or threads.")]
+Terminate = Annotated[bool, typer.Option("--terminate", help="Terminate tasks that are running, too.")]
+Signal = Annotated[str, typer.Option("--signal", metavar="NAME", help="Signal for --terminate.")]
 
 
 def revoke(
@@ -38,14 +38,14 @@ def revoke(
     signal: Signal = "SIGTERM",
     order: Order = _ORDER,
 ) -> Code:
-    """Have nodes skip tasks that have not begun.
+    """Revoke tasks: workers skip those that have not started.
 
     For example:
       celeriac revoke 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10
       celeriac revoke --terminate --signal SIGKILL --yes ID1 ID2
     """
     send = partial(session.app.control.revoke, ids, terminate=terminate, signal=signal)
-    stop = f", and stop those that have begun with {signal}" if terminate else ""
+    stop = f", and terminate those that run with {signal}" if terminate else ""
     return carry_out(session, order, send, what=f"revoke {_listed(ids, 'task')}{stop}")
 
 
@@ -56,12 +56,12 @@ add_command(control, "revoke")(revoke)
 def revoke_by_stamped_headers(
     session: Session,
     *,
-    stamps: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", show_default=False, help="The stamps.")],
+    stamps: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", show_default=False, help="Stamps.")],
     terminate: Terminate = False,
     signal: Signal = "SIGTERM",
     order: Order = _ORDER,
 ) -> Code:
-    """Have nodes skip the tasks that carry one of these stamps.
+    """Revoke the tasks that have one of these stamps.
 
     For example:
       celeriac control revoke-by-stamped-headers customer=17 customer=18
@@ -70,7 +70,7 @@ def revoke_by_stamped_headers(
     for stamp in stamps:
         key, found, value = stamp.partition("=")
         if not found:
-            raise CallerError(f"{stamp!r} is no stamp: write KEY=VALUE")
+            raise CallerError(f"Invalid stamp {stamp!r}. Use KEY=VALUE")
         headers.setdefault(key, []).append(value)
     command = session.app.control.revoke_by_stamped_headers
     send = partial(command, headers, terminate=terminate, signal=signal)
@@ -84,17 +84,19 @@ def rate_limit(
     task: TaskName,
     rate: Annotated[
         str,
-        typer.Argument(metavar="RATE", show_default=False, help="'10/s', '100/m', '1000/h'; 0 for no limit."),
+        typer.Argument(
+            metavar="RATE", show_default=False, help="Rate: '10/s', '100/m', '1000/h'; 0 for no limit."
+        ),
     ],
     order: Order = _ORDER,
 ) -> Code:
-    """Limit how often tasks of one name begin, on each node.
+    """Set the rate limit of a task, per worker.
 
     For example:
       celeriac control rate-limit shop.mail 10/m
     """
     send = partial(session.app.control.rate_limit, task, rate)
-    return carry_out(session, order, send, what=f"limit {task} to {rate}")
+    return carry_out(session, order, send, what=f"set the rate limit of {task} to {rate}")
 
 
 @add_command(control, "time-limit")
@@ -103,14 +105,18 @@ def time_limit(
     *,
     task: TaskName,
     soft: Annotated[
-        float | None, typer.Option("--soft", metavar="SECONDS", help="When an exception is raised in it.")
+        float | None,
+        typer.Option(
+            "--soft", metavar="SECONDS", help="Raise SoftTimeLimitExceeded in the task after SECONDS."
+        ),
     ] = None,
     hard: Annotated[
-        float | None, typer.Option("--hard", metavar="SECONDS", help="When its process is killed.")
+        float | None,
+        typer.Option("--hard", metavar="SECONDS", help="Kill the process of the task after SECONDS."),
     ] = None,
     order: Order = _ORDER,
 ) -> Code:
-    """Limit how long tasks of one name may take. A limit that is not given is taken away.
+    """Set the time limits of a task. A limit that is not given is removed.
 
     For example:
       celeriac control time-limit shop.report --soft 60 --hard 90
@@ -122,16 +128,16 @@ def time_limit(
 
 @add_command(control, "pool-grow")
 def pool_grow(session: Session, *, number: Number = 1, order: Order = _ORDER) -> Code:
-    """Add N processes or threads to the pools."""
+    """Add N processes or threads to each pool."""
     send = partial(session.app.control.pool_grow, number)
-    return carry_out(session, order, send, what=f"let each pool grow by {number}")
+    return carry_out(session, order, send, what=f"grow each pool by {number}")
 
 
 @add_command(control, "pool-shrink")
 def pool_shrink(session: Session, *, number: Number = 1, order: Order = _ORDER) -> Code:
-    """Take N processes or threads from the pools."""
+    """Remove N processes or threads from each pool."""
     send = partial(session.app.control.pool_shrink, number)
-    return carry_out(session, order, send, what=f"let each pool shrink by {number}")
+    return carry_out(session, order, send, what=f"shrink each pool by {number}")
 
 
 @add_command(control, "pool-restart")
@@ -139,12 +145,12 @@ def pool_restart(
     session: Session,
     *,
     module: Annotated[
-        list[str] | None, typer.Option("--module", metavar="NAME", help="Import this module; again for more.")
+        list[str] | None, typer.Option("--module", metavar="NAME", help="Module to import. Repeatable.")
     ] = None,
-    reload: Annotated[bool, typer.Option("--reload", help="Load the modules anew.")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Reload the modules.")] = False,
     order: Order = _ORDER,
 ) -> Code:
-    """Start the pools anew. Celery's nodes do so only if their setting worker_pool_restarts is on."""
+    """Restart the pools. Celery workers do so only if worker_pool_restarts is on."""
     send = partial(session.app.control.pool_restart, modules=module, reload=reload)
     return carry_out(session, order, send, what="restart the pools")
 
@@ -153,15 +159,15 @@ def pool_restart(
 def autoscale(
     session: Session,
     *,
-    most: Annotated[int, typer.Argument(metavar="MAX", min=0, show_default=False, help="The largest size.")],
+    most: Annotated[int, typer.Argument(metavar="MAX", min=0, show_default=False, help="Largest pool size.")],
     least: Annotated[
-        int, typer.Argument(metavar="MIN", min=0, show_default=False, help="The smallest size.")
+        int, typer.Argument(metavar="MIN", min=0, show_default=False, help="Smallest pool size.")
     ],
     order: Order = _ORDER,
 ) -> Code:
-    """Set between which sizes the pools grow and shrink, on nodes that were started with autoscale."""
+    """Set the limits of autoscaling, for workers that were started with --autoscale."""
     send = partial(session.app.control.autoscale, most, least)
-    return carry_out(session, order, send, what=f"let the pools scale between {least} and {most}")
+    return carry_out(session, order, send, what=f"autoscale the pools between {least} and {most}")
 
 
 @add_command(control, "add-consumer")
@@ -170,15 +176,15 @@ def add_consumer(
     *,
     queue: QueueName,
     exchange: Annotated[
-        str | None, typer.Option("--exchange", help="Its exchange; else named as it is.")
+        str | None, typer.Option("--exchange", help="Exchange. Default: the queue name.")
     ] = None,
-    exchange_type: Annotated[
-        str, typer.Option("--exchange-type", help="The type of the exchange.")
-    ] = "direct",
-    routing_key: Annotated[str | None, typer.Option("--routing-key", help="Its key; else its name.")] = None,
+    exchange_type: Annotated[str, typer.Option("--exchange-type", help="Exchange type.")] = "direct",
+    routing_key: Annotated[
+        str | None, typer.Option("--routing-key", help="Routing key. Default: the queue name.")
+    ] = None,
     order: Order = _ORDER,
 ) -> Code:
-    """Have nodes take tasks from one more queue."""
+    """Consume from another queue."""
     send = partial(
         session.app.control.add_consumer,
         queue,
@@ -186,44 +192,44 @@ def add_consumer(
         exchange_type=exchange_type,
         routing_key=routing_key,
     )
-    return carry_out(session, order, send, what=f"take tasks from the queue {queue}")
+    return carry_out(session, order, send, what=f"consume from queue {queue}")
 
 
 @add_command(control, "cancel-consumer")
 def cancel_consumer(session: Session, *, queue: QueueName, order: Order = _ORDER) -> Code:
-    """Have nodes take no more tasks from a queue."""
+    """Stop consuming from a queue."""
     send = partial(session.app.control.cancel_consumer, queue)
-    return carry_out(session, order, send, what=f"take no more tasks from the queue {queue}")
+    return carry_out(session, order, send, what=f"stop consuming from queue {queue}")
 
 
 @add_command(control, "enable-events")
 def enable_events(session: Session, *, order: Order = _ORDER) -> Code:
-    """Have nodes send events of tasks."""
-    return carry_out(session, order, session.app.control.enable_events, what="turn events of tasks on")
+    """Turn on task events, for monitors."""
+    return carry_out(session, order, session.app.control.enable_events, what="turn on task events")
 
 
 @add_command(control, "disable-events")
 def disable_events(session: Session, *, order: Order = _ORDER) -> Code:
-    """Have nodes send no events of tasks."""
-    return carry_out(session, order, session.app.control.disable_events, what="turn events of tasks off")
+    """Turn off task events."""
+    return carry_out(session, order, session.app.control.disable_events, what="turn off task events")
 
 
 @add_command(control, "heartbeat")
 def heartbeat(session: Session, *, order: Order = _ORDER) -> Code:
-    """Have nodes send a heartbeat event now. It changes nothing, so nobody is asked."""
+    """Request a heartbeat event now. Nothing is changed, so no question is asked."""
     send = session.app.control.heartbeat
     return carry_out(session, order, send, what="ask for a heartbeat", is_harmless=True)
 
 
 @add_command(control, "shutdown")
 def shutdown(session: Session, *, order: Order = _ORDER) -> Code:
-    """Stop nodes, once they have done what they are doing.
+    """Shut workers down, after the tasks that run now (warm shutdown).
 
     For example:
       celeriac control shutdown -d celery@web1
     """
     send = session.app.control.shutdown
-    return carry_out(session, order, send, what="stop the workers", has_reply=False)
+    return carry_out(session, order, send, what="shut down the workers", has_reply=False)
 
 
 def _listed(ids: list[str], noun: str) -> str:

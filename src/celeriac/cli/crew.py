@@ -13,6 +13,7 @@ from celeriac.errors import AccessRefused, CallerError, CeleriacError, Improperl
 from celeriac.programs.process import wait_until
 from celeriac.programs.service import Ailment, Service
 from celeriac.store.disk import failed
+from celeriac.views.format import format_duration
 
 __all__ = ["Chore", "Crew", "Daemon", "Stage"]
 
@@ -103,23 +104,23 @@ class Daemon:
         self._look_at = now + self.service.look_every
         before, self._ailment = self._ailment, self.service.ailment()
         if self._ailment is None:
-            return "" if before is None else f"the {self.name} is well again"
+            return "" if before is None else f"{self.name}: healthy again"
         if self._ailment.is_hung:
             self.service.signal(signal.SIGKILL)  # and wait for nothing: its disk may keep it
         if before is not None and before.kind == self._ailment.kind:
             return ""
-        fate = ", and is killed" if self._ailment.is_hung else ""
-        return f"the {self.name} is not well{fate}: {self._ailment.text}"
+        fate = ", killed" if self._ailment.is_hung else ""
+        return f"{self.name}: unhealthy{fate}: {self._ailment.text}"
 
     def _begin(self, now: float) -> str:
         try:
             self.service.begin()
         except OSError as error:  # a full disk, or no room for another process: that may pass
             pause = self._rest(now, lasted=0.0)
-            reason = failed(f"the {self.name} cannot be started", error)
+            reason = failed(f"{self.name}: cannot start", error)
             if self._is_needed_to_begin and self._restarts.is_hopeless:
                 raise reason from error
-            return f"{reason}; it is tried again in {pause:g} s{self._outlook}"
+            return f"{reason}; retry in {format_duration(pause)}{self._outlook}"
         self._begun_at, self._is_late, self.has_begun = now, False, True
         return ""
 
@@ -129,9 +130,7 @@ class Daemon:
         if self._is_late or lasted < patience:
             return ""
         self._is_late = True
-        return (
-            f"the {self.name} is not ready after {patience:g} s; what it says is in {self.service.log_file}"
-        )
+        return f"{self.name}: not ready after {format_duration(patience)}; log in {self.service.log_file}"
 
     def _take_end(self, lasted: float, now: float) -> str:
         code = self.service.exit_code
@@ -139,8 +138,8 @@ class Daemon:
         pause = self._rest(now, lasted=lasted)
         if self._is_needed_to_begin:
             self._give_up_on(code)
-        told = f"the {self.name} has ended with code {code}, and is started again in {pause:g} s"
-        return f"{told}{self._outlook}; what it said is in {self.service.log_file}"
+        told = f"{self.name}: ended with code {code}, restart in {format_duration(pause)}"
+        return f"{told}{self._outlook}; log in {self.service.log_file}"
 
     def _rest(self, now: float, *, lasted: float) -> float:
         """Leave it alone for some seconds, and return how many."""
@@ -159,16 +158,16 @@ class Daemon:
 
     @property
     def _outlook(self) -> str:
-        return ", as often as it takes" if self._restarts.is_hopeless else ""
+        return ", repeatedly" if self._restarts.is_hopeless else ""
 
     def _give_up_on(self, code: int | None) -> None:
         """Raise what is wrong with it, if to start it again would not help."""
         if code in _LASTING:
-            raise _LASTING[code](f"the {self.name} does not start: {_reason(self.service)}")
+            raise _LASTING[code](f"{self.name}: cannot start: {_reason(self.service)}")
         if self._restarts.is_hopeless:
             last = self.service.last_lines()
             raise CeleriacError(
-                f"the {self.name} ends each time it is started; the end of {self.service.log_file}:\n{last}"
+                f"{self.name}: ends at each start; the end of {self.service.log_file}:\n{last}"
             )
 
 
@@ -205,8 +204,8 @@ class Chore:
             self.service.log_file.unlink(missing_ok=True)
             self.service.begin()
         except OSError as error:
-            reason = failed(f"{self.name}: cannot be started", error)
-            return f"{reason}; again in {self._turns.due_at - now:.0f} s"
+            reason = failed(f"{self.name}: cannot start", error)
+            return f"{reason}; retry in {format_duration(round(self._turns.due_at - now))}"
         self._is_running = True
         return ""
 
@@ -216,7 +215,8 @@ class Chore:
             return f"{self.name}: {told}" if told else ""
         again = max(0.0, self._turns.due_at - now)
         reason = _reason(self.service)
-        return f"{self.name}: failed, {reason}; again in {again:.0f} s; all of it in {self.service.log_file}"
+        when = format_duration(round(again))
+        return f"{self.name}: failed, {reason}; retry in {when}; log in {self.service.log_file}"
 
 
 class Crew:

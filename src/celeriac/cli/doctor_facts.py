@@ -244,14 +244,14 @@ def _disk(log_url: str) -> DiskState:
     except CeleriacError as error:
         return DiskState(shown, reason=str(error))
     if not storage.is_local:
-        return DiskState(shown, reason=f"the log is in an object store: {shown}")
+        return DiskState(shown, reason=f"the event log is in an object store: {shown}")
     folder = Path(storage.url)
     if not folder.is_dir():
-        return DiskState(shown, reason=f"no log in {shown} yet: celeriac record")
+        return DiskState(shown, reason=f"no event log in {shown} yet: celeriac up or celeriac record")
     with suppress(OSError):
         use = shutil.disk_usage(folder)
         return DiskState(shown, use.free, use.total)
-    return DiskState(shown, reason=f"the disk of {shown} cannot be measured")
+    return DiskState(shown, reason=f"cannot read the free space of {shown}")
 
 
 def _tables(warehouse_url: str) -> TablesState:

@@ -1,4 +1,4 @@
-"""``celeriac elect``: have the workers elect one of them."""
+"""``celeriac elect``: an election among the workers."""
 
 import json
 from contextlib import suppress
@@ -18,6 +18,7 @@ from celeriac.errors import CallerError, CeleriacError, PeerError
 from celeriac.model.election import Elected, Election, Level, Mode, Record, RecordState
 from celeriac.model.events import Event
 from celeriac.node.election import TASK_TOPIC, elected_task_id
+from celeriac.views.format import format_duration
 from celeriac.views.leader import ElectionRow, level_text, node_of
 from celeriac.views.text import cells, visible
 from celeriac.wire.election import ELECTED_EVENT, check_election, read_message
@@ -41,7 +42,7 @@ _STATES: Final = {
 
 
 class Ending(StrEnum):
-    """What happens if a winner dies before it has acted."""
+    """The outcome if a winner dies before it has acted."""
 
     ONCE = Mode.ONCE.value
     TAKEOVER = Mode.TAKEOVER.value
@@ -52,34 +53,37 @@ Topic = Annotated[
     typer.Argument(
         metavar="TOPIC",
         show_default=False,
-        help="What it is about: 'task', to send one, or a topic that workers have a handler for.",
+        help="Topic: 'task', to send a task, or one that workers have a handler for.",
     ),
 ]
 Action = Annotated[
     str | None,
     typer.Option(
-        "--action", metavar="JSON", help='What the winner does; of \'task\', such as {"task": "shop.report"}.'
+        "--action",
+        metavar="JSON",
+        help='Action of the winner; for topic task, such as {"task": "shop.report"}.',
     ),
 ]
 ElectionId = Annotated[
     str | None,
-    typer.Option("--id", metavar="ID", help="The id, which is elected for once; else a new one is made."),
+    typer.Option("--id", metavar="ID", help="Election id. An id is decided once. Default: a new one."),
 ]
 InMode = Annotated[
     Ending,
-    typer.Option("--mode", help="If the winner dies before it has acted: 'takeover' has another one act."),
+    typer.Option("--mode", help="If the winner dies before it has acted: takeover lets another one act."),
 ]
 Force = Annotated[
     bool,
     typer.Option(
-        "--force", help="Hold it whoever is there. With one or two Celery workers, it can end them."
+        "--force",
+        help="Hold the election with any workers. It can stop Celery workers if there are one or two.",
     ),
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", min=0.0, metavar="SECONDS", help="How long to wait for who says that it won."),
+    typer.Option("--timeout", min=0.0, metavar="SECONDS", help="Time to wait for the winner."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to go on.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def elect(
@@ -94,11 +98,11 @@ def elect(
     yes: Yes = False,
     out: Output = PLAIN,
 ) -> Code:
-    """Have the workers elect one of them, which then acts, and show who won.
+    """Let the workers elect one of them, which then acts, and show the winner.
 
-    All workers take part that may act: those whose setting election_actions names the task, or that have
-    a handler for the topic. The workers are counted first. The exit code is 0 if somebody won, and 69 if
-    nobody said so in time. Workers of Celery take part, but do not say who won.
+    Workers take part if election_actions names the task, or if they have a handler for the topic. The exit
+    code is 0 if a worker won, and 69 if none reported so in time. Celery workers take part, but do not
+    report a win.
 
     For example:
       celeriac elect task --action '{"task": "shop.report", "args": [7]}'
@@ -109,7 +113,7 @@ def elect(
     is_new = election_id is None
     election = _election(app, topic, action, election_id=election_id, mode=Mode(mode.value))
     try:
-        agreed = confirm(session, Order(yes=yes), f"hold the election {election.id} on {topic}")
+        agreed = confirm(session, Order(yes=yes), f"hold election {election.id} on {topic}")
         if isinstance(agreed, Code):
             return agreed
         with app.events.Receiver(routing_key=_CLUSTER_EVENTS) as receiver:
@@ -144,11 +148,13 @@ def _ending(
 ) -> Code:
     """Say what the row does not; return how the command ends."""
     if record is not None and is_new:
-        output.say(f"nobody said so in time, but the arbiter knows, and the action {_STATES[record.state]}")
+        output.say(
+            f"No worker reported in time. The arbiter has the winner: the action {_STATES[record.state]}"
+        )
     elif record is not None:
         output.say(
-            f"it was decided before, and the action {_STATES[record.state]}. "
-            "An id is elected for once; to elect again, give another --id"
+            f"Already decided: the action {_STATES[record.state]}. "
+            "An id is decided once. To elect again, use another --id"
         )
     elif row.winner is None:
         _say_why_not(app, election, timeout)
@@ -165,16 +171,14 @@ def _election(
     try:
         told = None if action is None else json.loads(action)
     except (ValueError, RecursionError) as error:
-        raise CallerError(f"--action is not JSON: {error}") from error
+        raise CallerError(f"Invalid --action: not JSON, {error}") from error
     if topic == TASK_TOPIC:
         if not isinstance(told, dict):
-            raise CallerError(
-                'to elect who sends a task, say which: --action \'{"task": "shop.report", "args": []}\''
-            )
+            raise CallerError('Topic task needs the task: --action \'{"task": "shop.report", "args": []}\'')
         unknown = sorted(told.keys() - _SIGNATURE_KEYS)
         if unknown:  # elsewhere they are let pass, for the sake of later Celerys; here it is a slip
             raise CallerError(
-                f"--action has {visible(unknown[0])!r}, which is not known; use {', '.join(_SIGNATURE_KEYS)}"
+                f"Invalid --action: unknown key {visible(unknown[0])!r}. Use {', '.join(_SIGNATURE_KEYS)}"
             )
         signature = app.signature(told)
         # Whoever wins sends it under this id: Celery's workers take it from the signature.
@@ -251,18 +255,16 @@ def _show(row: ElectionRow, out: Output) -> None:
 
 def _say_why_not(app: "Celeriac", election: Election, timeout: float) -> None:
     """Tell what can be known of why nobody said that it won, and what cannot."""
-    output.say(
-        f"nobody said within {timeout:g} seconds that it won, and who acts, if anybody does, is not known"
-    )
+    output.say(f"No worker reported a win within {format_duration(timeout)}. The winner, if any, is unknown:")
     trouble = _trouble(app)
     if trouble:
         output.say(f"- {trouble}")
     if election.topic == TASK_TOPIC:
-        output.say("- workers may not act: they do if their setting election_actions names the task")
+        output.say("- workers act only if their setting election_actions names the task")
     else:
         output.say(f"- workers may have no handler for {election.topic!r} (worker.gossip.election_handlers)")
-    output.say("- a worker of Celery may have won: those do not say so")
-    output.say("- the workers may need more time (--timeout); their logs say why one does not act")
+    output.say("- a Celery worker may have won: those do not report it")
+    output.say("- workers may need more time (--timeout); their logs have the reason why one does not act")
 
 
 def _trouble(app: "Celeriac") -> str:
@@ -271,5 +273,5 @@ def _trouble(app: "Celeriac") -> str:
         arbiter = app.arbiter
         level, min_level = arbiter.look(), Level[app.conf.election_min_level]
     except CeleriacError as error:
-        return f"who decides elections cannot be asked: {error}"
+        return f"Cannot query the arbiter: {error}"
     return level_text(level, arbiter.reason, min_level=min_level) if level < min_level else ""

@@ -1,4 +1,4 @@
-"""``celeriac events``: what happens in the cluster, as it happens, or as it happened."""
+"""``celeriac events``: the events of the cluster, live or from an event log."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +19,7 @@ from celeriac.cli.time_range import Since, Until
 from celeriac.model.events import Event, Gap, TaskEvent
 from celeriac.node.source import EventSource, Live
 from celeriac.views.event import event_dict, event_line, gap_text
+from celeriac.views.format import format_duration
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -30,24 +31,27 @@ __all__ = ["events"]
 
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", "-t", metavar="GLOB", help="Only this type, such as 'task-*'; again for more."),
+    typer.Option("--type", "-t", metavar="GLOB", help="Only this event type, such as 'task-*'. Repeatable."),
 ]
 TaskPattern = Annotated[
     str | None,
-    typer.Option("--task", metavar="GLOB", help="Only tasks whose name or id fits, such as 'shop.*'."),
+    typer.Option("--task", metavar="GLOB", help="Only tasks with this name or id, such as 'shop.*'."),
 ]
 WorkerPattern = Annotated[
-    str | None, typer.Option("--worker", metavar="GLOB", help="Only events that this node sent.")
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only events of this node.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="End after N events.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Stop after N events.")]
 Timeout = Annotated[
     float | None,
     typer.Option(
-        "--timeout", min=0.0, metavar="SECONDS", help="End with code 69 when nothing was shown for so long."
+        "--timeout",
+        min=0.0,
+        metavar="SECONDS",
+        help="Stop with exit code 69 after SECONDS without a shown event.",
     ),
 ]
 NoWakeup = Annotated[
-    bool, typer.Option("--no-wakeup", help="Do not ask the workers to announce themselves at once.")
+    bool, typer.Option("--no-wakeup", help="Do not request heartbeats from the workers at the start.")
 ]
 
 
@@ -78,11 +82,10 @@ def events(
     form: Form = EventFormat.TEXT,
     is_json: AsJson = False,
 ) -> Code:
-    """Show the events of the cluster as they come, or those that a log holds.
+    """Show the events of the cluster live, or those of an event log.
 
-    The name of a task is known from the event that says it was received: a task that was
-    received before this command began has none, and only its id can be asked for.
-    Ctrl-C ends it, with a summary.
+    A task has its name from the event task-received. A task that was received before the start of this
+    command is shown by its id alone. Ctrl-C stops, with a summary.
 
     For example:
       celeriac events
@@ -109,7 +112,7 @@ def events(
             raise
     output.say(dump.summary(told()))
     if silence.is_over:
-        output.say(f"nothing came for {timeout:g} seconds")
+        output.say(f"no event for {format_duration(timeout)}")
         return Code.UNAVAILABLE
     return say_damage(told.damage)
 

@@ -51,5 +51,5 @@ def code_of(error: Exception) -> Code:
 def error_line(error: CeleriacError, *, option: str = "--broker URL") -> str:
     """Return what is shown of an error; ``option`` names what the command connects to."""
     if isinstance(error, ConnectionLost):
-        return f"error: {str(error).rstrip('.')}; start it, or name another with {option}"
+        return f"error: {str(error).rstrip('.')}. Start it, or name another with {option}"
     return f"error: {error}"

@@ -24,7 +24,7 @@ __all__ = ["export"]
 _IN_MEMORY: Final = 100_000
 
 export = typer.Typer(no_args_is_help=True)
-add_common(export, help="Give what is in a log to other systems. Tables go by celeriac history export.")
+add_common(export, help="Export an event log to other systems. For tables, see celeriac history export.")
 
 
 @add_command(export, "otel")
@@ -39,18 +39,18 @@ def otel(
         typer.Option(
             "--endpoint",
             metavar="URL",
-            help="Where OTLP over HTTP is taken; else OTEL_EXPORTER_OTLP_ENDPOINT, else this machine.",
+            help="OTLP endpoint over HTTP. Default: OTEL_EXPORTER_OTLP_ENDPOINT, this machine.",
         ),
     ] = None,
     service: Annotated[
-        str, typer.Option("--service", metavar="NAME", help="What the traces are of.")
+        str, typer.Option("--service", metavar="NAME", help="Service name of the traces.")
     ] = "celery",
 ) -> Code:
-    """Send the tasks of a log that have ended as traces of OpenTelemetry.
+    """Send finished tasks of an event log as OpenTelemetry traces.
 
-    A workflow is a trace, a task a span from when it was sent to its end, and each attempt a span below
-    it. To export again tells the same spans under the same ids. Parts of the log that are damaged are
-    told, all else is sent, and the code is 1.
+    A workflow is a trace, a task a span from the time when it was sent to its end, and each attempt a child
+    span. A second export sends the same spans with the same ids. Damaged parts of the log are named, all
+    else is sent, and the exit code is 1.
 
     For example:
       celeriac export otel --since 1h
@@ -60,7 +60,7 @@ def otel(
         from celeriac.integrations.otel import DEFAULT_ENDPOINT, SpanSender  # noqa: PLC0415  (needs the extra)
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
-            f"traces need {error.name}, which is not installed: pip install 'celeriac[otel]'"
+            f"Traces need {error.name}, which is not installed: pip install 'celeriac[otel]'"
         ) from error
     # What goes wrong is raised here; the library would tell it too, each time that it tries.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)

@@ -18,7 +18,8 @@ from celeriac.model.events import Event, TaskEvent, WorkerHeartbeat
 from celeriac.node.state import State
 from celeriac.views.cluster import Totals, WorkerRow, totals, worker_rows
 from celeriac.views.event import EventLine, event_line
-from celeriac.views.text import cells, number_text
+from celeriac.views.format import format_rate
+from celeriac.views.text import cells
 
 __all__ = ["Face", "Lines", "Screen"]
 
@@ -145,10 +146,10 @@ def _line(event: Event, state: State) -> EventLine:
 
 
 def _totals_text(sums: Totals, rate: float | None) -> str:
-    speed = "" if rate is None else f", {number_text(round(rate, 1))} a second"
+    speed = "" if rate is None else f", {format_rate(rate)}"
     states = "".join(f", {count} {state}" for state, count in sums.tasks_by_state.items())
     workers = f"{sums.workers_online} of {sums.workers} workers online"
-    return f"{sums.events} events{speed}; {workers}; {sums.tasks} tasks{states}"
+    return f"{sums.events:,} events{speed}; {workers}; {sums.tasks:,} tasks{states}"
 
 
 def _workers_panel(rows: list[WorkerRow], width: int) -> Panel:

@@ -43,12 +43,12 @@ _SPAN: Final = ".."
 history = typer.Typer(no_args_is_help=True)
 add_common(
     history,
-    help="Ask the tables that celeriac pipeline run makes of a log: no Spark is started for it.",
+    help="Query the tables of celeriac pipeline, or of celeriac up. Needs no Spark.",
 )
 
 
 class Ranking(StrEnum):
-    """What names of tasks are sorted by."""
+    """The orders of task names."""
 
     SLOWEST = "slowest"
     FAILING = "failing"
@@ -56,7 +56,7 @@ class Ranking(StrEnum):
 
 
 class Step(StrEnum):
-    """How long the times are that are told apart."""
+    """The interval of a time series."""
 
     MINUTE = "minute"
     HOUR = "hour"
@@ -65,7 +65,7 @@ class Step(StrEnum):
 
 @add_command(history, "tables")
 def tables(session: Session, *, place: Place = None, out: Output = PLAIN) -> Code:
-    """List the tables: rows, days, bytes, and when they were published.
+    """List the tables: rows, days, size, and the time of their publication.
 
     For example:
       celeriac history tables
@@ -77,7 +77,7 @@ def tables(session: Session, *, place: Place = None, out: Output = PLAIN) -> Cod
     out.write_rows(views.TableRow, rows, empty=NOTHING)
     when = moment_of(manifest.published_at)
     events = count_text(manifest.events, "event")
-    output.say(f"published {when} as version {manifest.version}, of {events} of {manifest.log}")
+    output.say(f"published {when}, version {manifest.version}, from {events} of {manifest.log}")
     return Code.OK
 
 
@@ -85,17 +85,17 @@ def tables(session: Session, *, place: Place = None, out: Output = PLAIN) -> Cod
 def top(
     session: Session,
     *,
-    by: Annotated[Ranking, typer.Option("--by", help="What comes first.")] = Ranking.SLOWEST,
+    by: Annotated[Ranking, typer.Option("--by", help="Order of the tasks.")] = Ranking.SLOWEST,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many names.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Number of tasks.")] = 10,
     plot: Plot = False,
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show the names of tasks that run longest, by the mean, or fail or are retried most often.
+    """Show the slowest tasks (by mean run time), or those with most failures or retries.
 
-    Every attempt of a task counts. Durations are seconds.
+    Every attempt of a task counts.
 
     For example:
       celeriac history top --since 7d
@@ -120,14 +120,16 @@ def latency(
     queue: QueueGlob = None,
     since: Since = None,
     until: Until = None,
-    by: Annotated[Step | None, typer.Option("--by", help="Tell times of this length apart, in UTC.")] = None,
+    by: Annotated[Step | None, typer.Option("--by", help="Interval of the time series (UTC).")] = None,
     per: Per = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many, with --per.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="Number of rows, with --per.")
+    ] = 50,
     plot: Plot = False,
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show how long tasks waited in queues and how long they ran: p50, p95 and p99, in seconds.
+    """Show queue wait and run time of tasks: p50, p95 and p99.
 
     For example:
       celeriac history latency --task shop.pay --since 7d --by hour
@@ -135,7 +137,7 @@ def latency(
       celeriac history latency --per worker --since 1d
     """
     if per and (by or plot):
-        raise CallerError("--per tells no times apart: leave out --by and --plot")
+        raise CallerError("--per excludes --by and --plot. Leave them out")
     begin_at, end_at = read_range(since, until)
     if per:
         with open_tables(session, place) as warehouse:
@@ -163,19 +165,17 @@ def latency(
 def task_(
     session: Session,
     *,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the task.")],  # noqa: A002
+    id: Annotated[str, typer.Argument(metavar="ID", help="Task id.")],  # noqa: A002
     log: Annotated[
         str | None,
-        typer.Option(
-            "--log", metavar="URL", help="Where the log is, if it is not where the tables were made from it."
-        ),
+        typer.Option("--log", metavar="URL", help="Event log, if it has moved since the tables were made."),
     ] = None,
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show all about a task: its events, its attempts, what it was given, what it returned or raised.
+    """Show one task: attempts, events, arguments, and its result or error.
 
-    What it was given and what became of it is read from the log, for as long as that has it.
+    Arguments and results are read from the event log, as long as it has them.
 
     For example:
       celeriac history task 68e5ff95-2212-42cb-8152-9e980b6fbf45
@@ -203,13 +203,16 @@ def task_(
 def workflow(
     session: Session,
     *,
-    root: Annotated[str, typer.Argument(metavar="ROOT", help="The id of its first task, or of any other.")],
+    root: Annotated[
+        str,
+        typer.Argument(metavar="ROOT", help="Id of the first task, or of any other task of the workflow."),
+    ],
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show the tasks that a task brought about: who sent whom, when, and which of them it waited for.
+    """Show the tasks of a workflow: parents and children, start and run time.
 
-    Those that are marked are the line of tasks that ended last. Durations are seconds.
+    CRITICAL marks the critical path.
 
     For example:
       celeriac history workflow 68e5ff95-2212-42cb-8152-9e980b6fbf45
@@ -228,7 +231,7 @@ def workflow(
         output.write("")
         out.write_rows(stories.WorkflowRow, stories.workflow_rows(story))
     if len(story.tasks) < story.size:
-        output.say(f"the first {len(story.tasks):,} of {story.size:,} tasks are shown")
+        output.say(f"First {len(story.tasks):,} of {story.size:,} tasks")
     return Code.OK
 
 
@@ -241,7 +244,7 @@ def workers(
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show when worker processes were there, how they ended, and how far their clocks were off.
+    """Show worker sessions: start, end and its reason, restarts, clock drift.
 
     For example:
       celeriac history workers --since 1d
@@ -257,8 +260,8 @@ def workers(
 def compare(
     session: Session,
     *,
-    left: Annotated[str, typer.Argument(metavar="A", help="A name of tasks, or a span: 14d..7d")],
-    right: Annotated[str, typer.Argument(metavar="B", help="What it is compared with: 7d..now")],
+    left: Annotated[str, typer.Argument(metavar="A", help="Task name, or a time range: 14d..7d")],
+    right: Annotated[str, typer.Argument(metavar="B", help="The other side: 7d..now")],
     task: TaskGlob = None,
     worker: WorkerGlob = None,
     queue: QueueGlob = None,
@@ -267,9 +270,9 @@ def compare(
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Compare two names of tasks, or two spans of time: counts, failures, waits and run times.
+    """Compare two tasks, or two time ranges: attempts, failures, queue wait and run time.
 
-    A span is two moments with .. between them, of which one may be left out. RATIO is B by A.
+    A time range is START..END; one of them may be left out. RATIO is B / A.
 
     For example:
       celeriac history compare shop.pay shop.pay_v2 --since 7d
@@ -278,11 +281,11 @@ def compare(
     """
     sides = _side(left), _side(right)
     if isinstance(sides[0], str) != isinstance(sides[1], str):
-        raise CallerError("A and B are two names or two spans: write a span as 14d..7d")
+        raise CallerError("A and B must be two task names or two time ranges. Write a range as 14d..7d")
     if not isinstance(sides[0], str) and (since or until):
-        raise CallerError("--since and --until are for names: spans say their own time")
+        raise CallerError("--since and --until are for task names. Leave them out with time ranges")
     if isinstance(sides[0], str) and task:
-        raise CallerError("--task is for spans: A and B are names themselves")
+        raise CallerError("--task is for time ranges. Leave it out with task names")
     begin_at, end_at = read_range(since, until)
     with open_tables(session, place) as warehouse:
         found = warehouse.compare(*sides, task=task, since=begin_at, until=end_at, worker=worker, queue=queue)
@@ -301,23 +304,23 @@ def compare(
 def sql(
     session: Session,
     *,
-    text: Annotated[str, typer.Argument(metavar="SELECT", help="One statement in DuckDB's SQL.")],
+    text: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT in DuckDB's SQL.")],
     limit: Annotated[
         int | None,
         typer.Option(
             "--limit",
             min=0,
             metavar="N",
-            help="How many rows, 0 for all; 1000 by default, and all as JSON or CSV.",
+            help="Number of rows, 0 for all. Default: 1000 in a table, else all.",
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="How long it may take.")
+        float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Stop the query after SECONDS.")
     ] = 60.0,
     place: Place = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Ask in SQL: one SELECT over the tables, which can read them and do nothing else.
+    """Run one SQL SELECT over the tables. It can read the tables, and nothing else.
 
     For example:
       celeriac history sql "SELECT name, count(*) FROM tasks WHERE state = 'FAILURE' GROUP BY name"
@@ -337,7 +340,7 @@ def sql(
     if not found.rows:
         output.say("no rows")
     if len(rows) < len(found.rows):
-        output.say(f"the first {len(rows):,} rows are shown: --limit 0 shows all")
+        output.say(f"First {len(rows):,} rows. --limit 0 shows all")
     return Code.OK
 
 
@@ -345,29 +348,31 @@ def sql(
 def export(
     session: Session,
     *,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="One of celeriac history tables.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Table, one of celeriac history tables.")],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="TARGET",
-            help="postgresql://user:password@host/name, delta:FOLDER, FILE.parquet or FILE.csv",
+            help="Target: postgresql://user:password@host/name, delta:FOLDER, FILE.parquet or FILE.csv.",
         ),
     ],
     name: Annotated[
         str | None,
         typer.Option(
-            "--name", metavar="NAME", help="The table in PostgreSQL, or schema.table; else history_TABLE."
+            "--name",
+            metavar="NAME",
+            help="Table name in PostgreSQL, or schema.table. Default: history_TABLE.",
         ),
     ] = None,
     since: Since = None,
     until: Until = None,
     place: Place = None,
 ) -> Code:
-    """Write a table elsewhere: to PostgreSQL, as a Delta table, as one Parquet file or as CSV.
+    """Export a table to PostgreSQL, a Delta table, one Parquet file or CSV.
 
-    It is there whole or not at all, and to do it again replaces what is there: tasks and attempts by their
-    ids, other tables by days. --since and --until choose whole days of UTC.
+    The target has the whole export or nothing. A second export replaces rows: tasks and attempts by id,
+    other tables by day. --since and --until select whole days (UTC).
 
     For example:
       celeriac history export tasks --to postgresql://ops@db/reports --since 2d

@@ -1,4 +1,4 @@
-"""What the questions of ``celeriac history`` have in common: their options, and how answers are written."""
+"""Options that the commands of ``celeriac history`` share."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,6 +9,7 @@ import typer
 from celeriac.cli import output
 from celeriac.cli.format_option import Output
 from celeriac.cli.session import Session
+from celeriac.config.settings import WAREHOUSE_FOLDER
 from celeriac.errors import CallerError
 
 if TYPE_CHECKING:
@@ -35,23 +36,21 @@ Place = Annotated[
         "--warehouse",
         "-w",
         metavar="URL",
-        help="Where the tables are, a folder or URL; else the setting warehouse_url.",
+        help=f"Tables: a folder or URL. Default: the setting warehouse_url, {WAREHOUSE_FOLDER}.",
     ),
 ]
-Plot = Annotated[bool, typer.Option("--plot", help="Draw it.")]
+Plot = Annotated[bool, typer.Option("--plot", help="Draw a chart.")]
 TaskGlob = Annotated[
-    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this name, such as 'shop.*'.")
+    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks with this name, such as 'shop.*'.")
 ]
 WorkerGlob = Annotated[
-    str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node tried.")
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only attempts of this worker.")
 ]
-QueueGlob = Annotated[
-    str | None, typer.Option("--queue", metavar="GLOB", help="Only what was sent to this queue.")
-]
+QueueGlob = Annotated[str | None, typer.Option("--queue", metavar="GLOB", help="Only tasks of this queue.")]
 
 
 class Part(StrEnum):
-    """What attempts are told apart by."""
+    """The groups of attempts."""
 
     TASK = "task"
     WORKER = "worker"
@@ -60,7 +59,7 @@ class Part(StrEnum):
 
 Per = Annotated[
     Part | None,
-    typer.Option("--per", help="Tell tasks, workers or queues apart, those with most attempts first."),
+    typer.Option("--per", help="Group by task, worker or queue, busiest first."),
 ]
 
 

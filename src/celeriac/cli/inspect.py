@@ -39,9 +39,9 @@ add_common(
 
 Attributes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ATTRIBUTE]...", show_default=False, help="Attributes to show, as rate_limit."),
+    typer.Argument(metavar="ATTRIBUTE", show_default=False, help="Attributes to show, as rate_limit."),
 ]
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", show_default=False, help="Ids of tasks.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", show_default=False, help="Ids of tasks.")]
 
 
 def _add_question(method: str, text: str) -> None:

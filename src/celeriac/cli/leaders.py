@@ -1,4 +1,4 @@
-"""``celeriac leaders``: who leads what."""
+"""``celeriac leaders``: the leases that are held."""
 
 from celeriac.cli import output
 from celeriac.cli.exit import Code
@@ -11,11 +11,11 @@ __all__ = ["leaders"]
 
 
 def leaders(session: Session, *, out: Output = PLAIN) -> Code:
-    """Show who leads what, since when, and how far the promise of one leader holds.
+    """Show the current leaders, their leases, and the guarantee level.
 
-    Asks the arbiter: the broker, or what the setting election_url names. No worker need run. The token
-    of a leader is higher than that of every leader before it. After so many seconds as remain another
-    can lead, if the lease is not renewed.
+    Reads the arbiter: the broker, or election_url. No worker has to run. The fencing token of a leader is
+    higher than those of all leaders before it. After REMAINING another node can lead, unless the lease is
+    renewed.
 
     For example:
       celeriac leaders

@@ -37,6 +37,7 @@ class LightCommand(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help text."""
         _load_help()
+        _hide_types(self.get_params(ctx))
         super().format_help(ctx, formatter)
 
 
@@ -56,6 +57,7 @@ class LightGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help text."""
         _load_help()
+        _hide_types(self.get_params(ctx))
         super().format_help(ctx, formatter)
 
 
@@ -108,6 +110,13 @@ def _number(parameter: Any, kind: type[int] | type[float], value: Any) -> Any:
         parameter.max is None or value <= parameter.max
     )
     return kind(value) if is_within else _OPEN
+
+
+def _hide_types(parameters: list[Any]) -> None:
+    """Leave the type of a switch out of the help: it takes no value."""
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
 
 
 def _load_help() -> None:

@@ -17,6 +17,7 @@ from celeriac.cli.home import Home
 from celeriac.cli.own_program import Dashboard, OwnProgram, PipelineRun, RecorderProgram, Surroundings
 from celeriac.cli.rhythm import Turns
 from celeriac.config.celery_app import SHARED
+from celeriac.config.settings import DATA_FOLDER
 from celeriac.config.source import FILE_VARIABLE, variables
 from celeriac.errors import DiskError
 from celeriac.masking import sanitize_place, sanitize_url
@@ -108,14 +109,19 @@ class Lineup:
     def heading(self) -> list[str]:
         """Return what else runs where, and what can be done next."""
         rows = self._broker_rows()
-        rows.append(("recorder", f"pid {self._recorder.pid}, log in {_short(self._places.log)}"))
+        rows.append(("recorder", f"pid {self._recorder.pid}, event log in {_short(self._places.log)}"))
         if self._makes_tables:
-            often = f"every {self._pipeline_every / 60:g} minutes, for the first time soon"
+            often = f"every {self._pipeline_every / 60:g} min, first run soon"
             rows.append(("pipeline", f"{often}; tables in {_short(self._places.warehouse)}"))
-        rows.append(("output", f"of each of them is in {_short(self._home.output)}"))
+        rows.append(("logs", f"in {_short(self._home.output)}"))
         lines = [f"{name:<10} {text}" for name, text in rows]
         tries = [f"{'':<10} {each}" for each in self._tries()]
-        return [*lines, f"{'try':<10} in another terminal:", *tries, f"{'end':<10} with {stop_command()}"]
+        return [
+            *lines,
+            f"{'try':<10} in another terminal, in this folder:",
+            *tries,
+            f"{'end':<10} with {stop_command()}",
+        ]
 
     @property
     def _makes_tables(self) -> bool:
@@ -133,7 +139,7 @@ class Lineup:
             ("broker", f"{self._url}  Valkey, pid {pids['broker']}, data in {data}"),
             ("worker", f"sample@localhost  Celery, pid {pids['Celery worker']}"),
             ("worker", f"reports@localhost  Celeriac, pid {pids['Celeriac worker']}"),
-            ("load", f"two or three tasks a second, pid {pids['load']}"),
+            ("load", f"about 2.5 tasks/s, pid {pids['load']}"),
         ]
 
     def _tries(self) -> list[str]:
@@ -141,16 +147,29 @@ class Lineup:
         broker, hint = _named_again(self._url) if self._is_named_again else ("", "")
         if self._app:
             broker, hint = self._app, ""
-        log, tables = (shlex.quote(_short(each)) for each in (self._places.log, self._places.warehouse))
         again = f"{broker}{self._config}"
-        tables = f"{tables}{self._config}"
-        return [
-            f"{own} top{again}{hint}",
-            f"{own} status{again}",
+        # Commands in this folder find the default places by themselves.
+        log = tables = ""
+        if not self._is_default:
+            log = f" {shlex.quote(_short(self._places.log))}"
+            tables = f" --warehouse {shlex.quote(_short(self._places.warehouse))}"
+        tables += self._config
+        shown = {
+            f"{own} top{again}{hint}": _has_package("textual"),
+            f"{own} status{again}": True,
             # Two at once would be in each other's way.
-            *([] if self._makes_tables else [f"{own} pipeline run {log} --warehouse {tables}"]),
-            f"{own} history latency --warehouse {tables} --since 1h --by minute  # once there are tables",
-        ]
+            f"{own} pipeline run{log}{tables}": _has_spark() and not self._makes_tables,
+            f"{own} history latency{tables} --since 1h --by minute": _has_spark(),
+        }
+        return [command for command, is_installed in shown.items() if is_installed]
+
+    @property
+    def _is_default(self) -> bool:
+        """The data is where every command looks in this folder."""
+        return (
+            self._home.folder == Path(DATA_FOLDER).absolute()
+            and Path(self._places.warehouse) == self._home.warehouse
+        )
 
     def _daemons(self) -> list[Daemon]:
         needs = () if self._sample is None else ("broker",)
@@ -171,7 +190,7 @@ class Lineup:
         turns = Turns(first=first, every=_COMPACT_EVERY, now=now)
         chores: list[Part] = [Chore("compaction", compact, turns, tell=self._note_compaction)]
         if self._pipeline_every and not _has_spark():
-            output.say("no tables are made, as Spark is not installed: pip install 'celeriac[pipeline]'")
+            output.say("no tables: Spark is not installed. To have history, pip install 'celeriac[pipeline]'")
         elif self._pipeline_every:
             first = min(_FIRST_RUN, self._pipeline_every)
             turns = Turns(first=first, every=self._pipeline_every, now=now)
@@ -194,11 +213,15 @@ def _named_again(url: str) -> tuple[str, str]:
     shown = sanitize_url(url)
     if shown == url:
         return f" -b {shlex.quote(url)}", ""
-    return ' -b "$CELERIAC_BROKER_URL"', "  # where that is the URL of the broker, with its password"
+    return ' -b "$CELERIAC_BROKER_URL"', "  # set it to the URL of the broker, with its password"
 
 
 def _has_spark() -> bool:
-    return find_spec("pyspark") is not None
+    return _has_package("pyspark")
+
+
+def _has_package(name: str) -> bool:
+    return find_spec(name) is not None
 
 
 def _short(place: Path | str) -> str:

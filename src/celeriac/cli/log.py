@@ -1,4 +1,4 @@
-"""``celeriac log``: what a history consists of, whether it is sound, and what is kept of it."""
+"""``celeriac log``: the contents, integrity and retention of an event log."""
 
 import sys
 from collections import Counter
@@ -52,7 +52,7 @@ _STDOUT: Final = "-"
 log = typer.Typer(no_args_is_help=True)
 add_common(
     log,
-    help="Look after a history that celeriac record writes: what is in it, is it sound, what is kept.",
+    help="Manage an event log: contents, integrity, retention, export.",
 )
 
 
@@ -64,20 +64,20 @@ class Form(StrEnum):
     PARQUET = "parquet"
 
 
-All = Annotated[bool, typer.Option("--all", help="A line for each segment, with its path.")]
+All = Annotated[bool, typer.Option("--all", help="One row per segment, with its path.")]
 Quick = Annotated[
     bool,
-    typer.Option("--quick", help="Only what names tell: reads no segment, and counts no types and gaps."),
+    typer.Option("--quick", help="Read file names only: no counts of event types and gaps."),
 ]
 SetAside = Annotated[
     bool,
     typer.Option("--set-aside", help="Move damaged segments to damaged/, so that they are not read again."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 Keep = Annotated[
     str | None,
     typer.Option(
-        "--keep", metavar="SPAN", help="How long events are kept, as 90d; else the setting log_keep."
+        "--keep", metavar="SPAN", help="Retention of events, such as 90d. Default: the setting log_keep."
     ),
 ]
 KeepFailures = Annotated[
@@ -85,7 +85,7 @@ KeepFailures = Annotated[
     typer.Option(
         "--keep-failures",
         metavar="SPAN",
-        help="How long those of tasks that failed are, as 1y; else the setting log_keep_failures.",
+        help="Retention of events of failed tasks, such as 1y. Default: the setting log_keep_failures.",
     ),
 ]
 MaxBytes = Annotated[
@@ -93,20 +93,20 @@ MaxBytes = Annotated[
     typer.Option(
         "--max-bytes",
         metavar="SIZE",
-        help="How much the log may take, as 10G; the oldest goes first. Else the setting log_max_bytes.",
+        help="Maximum size, such as 10G; the oldest events go first. Default: the setting log_max_bytes.",
     ),
 ]
 Format_ = Annotated[Form, typer.Option("--format", "-o", help="Output format.")]
 Target = Annotated[str, typer.Option("--output", metavar="FILE", help="Output file; - for stdout.")]
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", "-t", metavar="GLOB", help="Only this type, such as 'task-*'; again for more."),
+    typer.Option("--type", "-t", metavar="GLOB", help="Only this event type, such as 'task-*'. Repeatable."),
 ]
 TaskPattern = Annotated[
-    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this id, or whose name fits.")
+    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks with this name or id.")
 ]
 WorkerPattern = Annotated[
-    str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node sent.")
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only events of this node.")
 ]
 
 
@@ -120,9 +120,9 @@ def ls(
     is_each: All = False,
     out: Output = PLAIN,
 ) -> Code:
-    """List what is sealed: for each hour and recorder how many events there are, and how large they are.
+    """List sealed segments: events and size, by hour and recorder.
 
-    An hour is one of UTC, in which the first event of a segment was received. Nothing is read but names.
+    The hour (UTC) is the one in which the first event of a segment was received. Only file names are read.
 
     For example:
       celeriac log ls
@@ -139,15 +139,15 @@ def ls(
     if not segments:
         from celeriac.store.upkeep import stat as stat_of  # noqa: PLC0415  (needs the extra)
 
-        when = "yet" if begin_at is None and end_at is None else "of that time"
+        when = "yet" if begin_at is None and end_at is None else "in this time range"
         unsealed = sum(each.unsealed_rows for each in stat_of(history).recorders)
-        output.say(f"nothing is sealed {when}; {count_text(unsealed, 'event')} not sealed in all")
+        output.say(f"No sealed segments {when}; {count_text(unsealed, 'event')} not sealed yet")
     return Code.OK
 
 
 @add_command(log, "stat")
 def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, out: Output = PLAIN) -> Code:
-    """Tell how large a log is and what is in it: events, bytes, recorders, gaps, and how many of each type.
+    """Show the size of an event log and its contents: events, recorders, gaps, event types.
 
     For example:
       celeriac log stat
@@ -173,10 +173,10 @@ def stat(session: Session, *, place: LogPlace = None, quick: Quick = False, out:
 def verify(
     session: Session, *, place: LogPlace = None, set_aside: SetAside = False, out: Output = PLAIN
 ) -> Code:
-    """Read every byte of a log, and tell what is wrong with it, and what to do.
+    """Verify an event log: read every byte, and name each problem with its fix.
 
-    Checksums, rows, and whether each number that a recorder gave is there once. The exit code is 1 if
-    events are lost, or may be; what is only untidy is told too.
+    Checks checksums, rows, and the sequence numbers of each recorder. The exit code is 1 if events are or
+    may be lost. Leftovers without loss are notes.
 
     For example:
       celeriac log verify
@@ -190,7 +190,7 @@ def verify(
     if not out.write_object(verified_dict(verified)):
         for row in finding_rows(verified):
             output.write(f"{row.weight}: {row.kind}: {row.where}: {row.what}")
-            output.write(f"  to do: {row.fix}")
+            output.write(f"  fix: {row.fix}")
         output.write(verified_text(verified))
     return Code.OK if verified.is_sound else Code.FAILED
 
@@ -206,10 +206,10 @@ def compact(
     max_bytes: MaxBytes = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Make few large segments of many small ones, and remove what is not to be kept any longer.
+    """Merge small segments, and remove events beyond their retention.
 
-    What is kept is up to the settings log_keep, log_keep_failures and log_max_bytes, unless options say
-    otherwise; 0 keeps all. Recorders and readers may go on meanwhile. Run it once a day.
+    Retention is set by log_keep, log_keep_failures and log_max_bytes, or by options; 0 is no limit.
+    Recorders and readers may run meanwhile. Run it once a day.
 
     For example:
       celeriac log compact --dry-run
@@ -230,9 +230,7 @@ def compact(
     if not out.write_object({"is_dry_run": dry_run, **done, "damage": damage}):
         _tell_compacted(done, is_foretold=dry_run)
         if limits["keep"] is None and limits["max_bytes"] is None:
-            output.say(
-                "all is kept: neither log_keep nor log_max_bytes is set, nor --keep or --max-bytes given"
-            )
+            output.say("No retention: set log_keep or log_max_bytes, or use --keep or --max-bytes")
     return say_damage(damage)
 
 
@@ -249,18 +247,18 @@ def export(
     task: TaskPattern = None,
     worker: WorkerPattern = None,
 ) -> Code:
-    """Write events of a log for other programs: JSON lines, CSV, or one Parquet file.
+    """Export events of an event log: JSON lines, CSV, or one Parquet file.
 
-    It is as redacted as the log is. A file appears whole or not at all, for nobody else to read. What
-    is damaged is told, all else is written, and the code is 1.
+    Values are redacted as in the log. A file appears whole or not at all, readable by you alone. Damaged
+    parts are named, all else is written, and the exit code is 1.
 
     For example:
       celeriac log export --since 1d --type 'task-*' | jq .runtime
-      celeriac log export --format csv --output failures.csv --type task-failed
-      celeriac log export s3://bucket/history --format parquet --output november.parquet --since 2026-11-01
+      celeriac log export -o csv --output failures.csv --type task-failed
+      celeriac log export s3://bucket/history -o parquet --output november.parquet --since 2026-11-01
     """
     if form is Form.PARQUET and target == _STDOUT and sys.stdout.isatty():
-        raise CallerError("Parquet is nothing for a terminal: name a file with --output FILE")
+        raise CallerError("Cannot write Parquet to a terminal. Use --output FILE")
     begin_at, end_at = read_range(since, until)
     history = open_log(session, place)  # first: it says so if the extra is missing
     from celeriac.store.upkeep import export as exported  # noqa: PLC0415  (needs the extra)
@@ -285,16 +283,16 @@ def export(
 def _tell_compacted(done: dict[str, int], *, is_foretold: bool) -> None:
     verb = "would be " if is_foretold else ""
     merged = f"{count_text(done['merged'], 'segment')} {verb}merged into {done['made']:,}"
-    output.write(merged if done["merged"] else f"{merged}: only several of one hour are, once it is over")
+    output.write(merged if done["merged"] else f"{merged}: segments of one hour are merged once it is over")
     removed = f"{count_text(done['dropped'], 'segment')} {verb}removed"
-    output.write(f"{removed}, and {done['trimmed']:,} {verb}cut down to failures")
+    output.write(f"{removed}, and {done['trimmed']:,} {verb}trimmed to failures")
     gone = f"{count_text(done['events_removed'], 'event')} and {format_size(done['bytes_freed'])}"
     if not is_foretold:
-        output.write(f"{gone} are gone")
+        output.write(f"{gone} removed")
     elif done["trimmed"]:
-        output.write(f"{gone} would be gone, and what is no failure of those that are cut down")
+        output.write(f"{gone} would be removed, and the events of trimmed segments that are no failures")
     else:
-        output.write(f"{gone} would be gone")
+        output.write(f"{gone} would be removed")
 
 
 def _types(history: "EventLog") -> Counter[str]:

@@ -34,7 +34,7 @@ __all__ = [
 LogPlace = Annotated[
     str | None,
     typer.Argument(
-        metavar="[LOG]",
+        metavar="LOG",
         show_default=False,
         help="Event log: a folder, or a URL such as s3://bucket/history. Default: the setting log_url, "
         f"{LOG_FOLDER}.",
@@ -115,5 +115,5 @@ def say_damage(damage: Sequence[str]) -> Code:
     for each in damage:
         output.say(f"damaged: {each}")
     if damage:
-        output.say("all else was read; celeriac log verify tells what is wrong and what to do")
+        output.say("All else was read. celeriac log verify names each problem and its fix")
     return Code.FAILED if damage else Code.OK

@@ -19,7 +19,7 @@ from celeriac.cli.session import Session, ending
 __all__ = ["Common", "Matcher", "Selection", "add_command", "add_common"]
 
 _COMMON = "Common options"
-_NODES = "Which nodes"
+_NODES = "Nodes"
 #: A word in brackets, which Rich takes for markup and leaves out: the extra of ``celeriac[demo]``.
 _MARKUP = re.compile(r"(\[[a-z#/@][^\[\]]*\])")
 
@@ -85,7 +85,7 @@ class Common:
 
 
 class Matcher(StrEnum):
-    """The language of a pattern."""
+    """Languages of a pattern."""
 
     GLOB = "glob"
     PCRE = "pcre"
@@ -93,7 +93,7 @@ class Matcher(StrEnum):
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom a command is for, and how long it waits for them."""
+    """The nodes that a command is for, and the time to wait for them."""
 
     destination: Annotated[
         list[str] | None,
@@ -102,15 +102,20 @@ class Selection:
             "-d",
             metavar="NODE",
             rich_help_panel=_NODES,
-            help="Only this node. May be given several times, or with names parted by commas.",
+            help="Only this node. Repeatable, or names separated by commas.",
         ),
     ] = None
     pattern: Annotated[
         str | None,
-        typer.Option("--pattern", rich_help_panel=_NODES, help="Only nodes whose names fit, such as 'web*'."),
+        typer.Option(
+            "--pattern",
+            rich_help_panel=_NODES,
+            metavar="PATTERN",
+            help="Only nodes whose names match, such as 'web*'.",
+        ),
     ] = None
     matcher: Annotated[
-        Matcher, typer.Option("--matcher", rich_help_panel=_NODES, help="The language of the pattern.")
+        Matcher, typer.Option("--matcher", rich_help_panel=_NODES, help="Language of --pattern.")
     ] = Matcher.GLOB
     timeout: Annotated[
         float,
@@ -119,13 +124,13 @@ class Selection:
             min=0.0,
             metavar="SECONDS",
             rich_help_panel=_NODES,
-            help="How long to wait for replies.",
+            help="Time to wait for replies.",
         ),
     ] = 1.0
 
     @property
     def names(self) -> list[str]:
-        """The nodes that were named; none for all of them."""
+        """The nodes that were named; none for all."""
         return [name.strip() for each in self.destination or () for name in each.split(",") if name.strip()]
 
     @property
@@ -187,7 +192,7 @@ def _choose(session: Session, common: Common) -> None:
 
 
 def _as_written(function: Callable[..., object]) -> str:
-    """Return what a function says of itself, with lists and examples marked to be left as they are."""
+    """Return the docstring of a function as help text, in which lists and examples keep their lines."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     text = "\n\n".join(f"\b\n{each}" if "\n  " in each else each.replace("\n", " ") for each in paragraphs)
     return _escape(text)
@@ -202,7 +207,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def _sign(function: Callable[..., object], parameters: list[inspect.Parameter]) -> None:
-    """Have a function that takes anything say what it takes, for Typer to read."""
+    """Give a function that takes anything a signature, for Typer to read."""
     context = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
     signature = inspect.Signature([context, *parameters])
     function.__signature__ = signature  # type: ignore[attr-defined]

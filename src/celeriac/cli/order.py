@@ -1,4 +1,4 @@
-"""How a command that changes something is asked for, sent, and accounted for."""
+"""Commands that change nodes: confirmation, sending, and the report of the answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from celeriac.cli.option import Selection
 from celeriac.cli.session import Session
 from celeriac.errors import CallerError
 from celeriac.views.cluster import node_names
+from celeriac.views.log import count_text
 from celeriac.views.reply import answer_text
 from celeriac.views.text import visible
 
@@ -24,9 +25,9 @@ Send = Callable[..., list[dict[str, object]] | None]
 
 @dataclass(frozen=True)
 class Order(Selection, Output):
-    """Whom a command is for, and whether anybody has to be asked."""
+    """The nodes that a command is for, its output, and whether it asks for confirmation."""
 
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to go on.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False
 
 
 def carry_out(
@@ -50,7 +51,7 @@ def carry_out(
     if not has_reply:  # but a node that refuses replies
         answers = {node: value for node, value in answers.items() if _is_error(value)}
         if not answers:
-            output.say(f"sent to {_whom(order)}; nodes do not reply to this")
+            output.say(f"sent to {_whom(order)}; nodes do not reply to this command")
             return Code.OK
     expected = {*concerned, *order.names} if has_reply else set()
     return _account(order, answers, missing=expected - answers.keys())
@@ -66,7 +67,7 @@ def confirm(session: Session, order: Order, what: str) -> list[str] | Code:
     concerned = _ask(session, order, what)
     if not concerned:
         return Code.UNAVAILABLE
-    if not output.ask("Go on?"):
+    if not output.ask("Continue?"):
         output.say("nothing was sent")
         return Code.FAILED
     return concerned
@@ -85,14 +86,12 @@ def nodes_that_answer(session: Session, order: Order) -> list[str]:
 def _ask(session: Session, order: Order, what: str) -> list[str]:
     """Tell whom a command concerns, and return them."""
     if not session.is_attended():
-        raise CallerError(f"this would {what}, and there is no terminal to ask at: to do it, add --yes")
+        raise CallerError(f"This would {what}. Without a terminal to ask at, confirm it with --yes")
     nodes = nodes_that_answer(session, order)
     if nodes:
-        output.say(f"This will {what}, on {len(nodes)} nodes: {node_names(nodes)}")
+        output.say(f"This will {what}, on {count_text(len(nodes), 'node')}: {node_names(nodes)}")
     else:
-        output.say(
-            f"no node answers of {_whom(order)}, so nothing was sent; to send it all the same, add --yes"
-        )
+        output.say(f"no node answered of {_whom(order)}, so nothing was sent. To send it anyway, add --yes")
     return nodes
 
 
@@ -101,7 +100,7 @@ def _account(order: Order, answers: dict[str, object], *, missing: set[str]) -> 
         for node, value in sorted(answers.items()):
             output.write(f"{visible(node)}: {answer_text(value)}")
     if missing:
-        output.say(f"no answer from {node_names(list(missing))}: it may or may not have been done there")
+        output.say(f"no answer from {node_names(list(missing))}: the command may have run there or not")
     if not answers:
         output.say(f"no node answered of {_whom(order)}")
         return Code.UNAVAILABLE
@@ -115,4 +114,4 @@ def _is_error(value: object) -> bool:
 def _whom(order: Order) -> str:
     if order.names:
         return node_names(order.names)
-    return f"the nodes that fit {visible(order.pattern)}" if order.pattern else "all nodes"
+    return f"the nodes that match {visible(order.pattern)}" if order.pattern else "all nodes"

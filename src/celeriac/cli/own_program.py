@@ -17,6 +17,7 @@ from celeriac.node.record_health import ailment
 from celeriac.programs.service import Ailment, Service
 from celeriac.store.disk import failed
 from celeriac.store.recorder_status import read_status
+from celeriac.views.format import format_duration
 
 __all__ = ["Dashboard", "OwnProgram", "PipelineRun", "RecorderProgram", "Surroundings"]
 
@@ -31,7 +32,7 @@ _RECOVERY: Final = 10
 _PROBE_BYTES: Final = 4096
 #: Where a server that listens everywhere is asked from its own machine.
 _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - is compared
-_NEWS: Final = re.compile(r"^(?:[\d,]+ events? of .*|nothing is new: .*)$", re.MULTILINE)
+_NEWS: Final = re.compile(r"^(?:[\d,]+ events? of .*|no new events: .*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class RecorderProgram(OwnProgram):
         if self._full is not None and self._silent < _SILENT + _RECOVERY:
             return self._full
         is_hung = self._silent >= _HUNG
-        text = f"no status update for {self._silent} seconds"
+        text = f"no status update for {format_duration(self._silent)}"
         return Ailment("hung" if is_hung else "silent", text, is_hung)
 
     def _disk_trouble(self) -> str:
@@ -161,8 +162,8 @@ class Dashboard(OwnProgram):
         else:
             self._unanswered, self._is_deaf = 0, answer != http.HTTPStatus.OK
         if self._unanswered >= _MOST_UNANSWERED:
-            return Ailment("mute", "it does not answer")
-        return Ailment("deaf", "it receives no events") if self._is_deaf else None
+            return Ailment("mute", "no answer")
+        return Ailment("deaf", "receives no events") if self._is_deaf else None
 
     def _is_ready(self) -> bool:
         return self._answer() == http.HTTPStatus.OK

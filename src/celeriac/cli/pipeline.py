@@ -18,10 +18,11 @@ from celeriac.cli.option import add_command, add_common
 from celeriac.cli.progress import Progress
 from celeriac.cli.session import Session
 from celeriac.cli.time_range import Since, Until, read_range
+from celeriac.config.settings import WAREHOUSE_FOLDER
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_place
 from celeriac.node.stop_signals import stop_signals
-from celeriac.views.format import format_size
+from celeriac.views.format import format_duration, format_rate, format_size
 from celeriac.views.log import count_text
 from celeriac.views.text import visible
 
@@ -37,8 +38,8 @@ _SHOWN: Final = 20
 pipeline = typer.Typer(no_args_is_help=True)
 add_common(
     pipeline,
-    help="Make tables of a history that celeriac record writes, by Spark: tasks, attempts, roll-ups, "
-    "workers, workflows and what looks wrong. celeriac history answers from them.",
+    help="Build tables from an event log, with Spark: tasks, attempts, roll-ups, workers, workflows and "
+    "anomalies. celeriac history queries them.",
 )
 
 
@@ -49,7 +50,7 @@ class Mirror(StrEnum):
     ICEBERG = "iceberg"
 
 
-_SPARK: Final = "Where and how Spark runs"
+_SPARK: Final = "Spark"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Place:
             "--warehouse",
             "-w",
             metavar="URL",
-            help="The tables: a folder, or a URL such as s3://bucket/warehouse; else warehouse_url.",
+            help="Tables: a folder, or a URL such as s3://bucket/warehouse. Default: the setting "
+            f"warehouse_url, {WAREHOUSE_FOLDER}.",
         ),
     ] = None
     master: Annotated[
@@ -71,7 +73,7 @@ class Place:
             "--master",
             metavar="URL",
             rich_help_panel=_SPARK,
-            help="local[4], spark://host:7077, yarn or k8s://…; else spark_master, else all processors here.",
+            help="Spark master: local[4], spark://host:7077, yarn, k8s://… Default: spark_master, all CPUs.",
         ),
     ] = None
     remote: Annotated[
@@ -80,7 +82,7 @@ class Place:
             "--remote",
             metavar="URL",
             rich_help_panel=_SPARK,
-            help="The sc://host of a Spark Connect; else spark_remote.",
+            help="Spark Connect server, sc://host. Default: spark_remote.",
         ),
     ] = None
     conf: Annotated[
@@ -89,23 +91,21 @@ class Place:
             "--conf",
             metavar="NAME=VALUE",
             rich_help_panel=_SPARK,
-            help="A setting of Spark, as spark.executor.memory=4g; again for more. Goes before spark_conf.",
+            help="Spark setting, such as spark.executor.memory=4g. Repeatable. Goes before spark_conf.",
         ),
     ] = None
 
 
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Go on with what is recorded, until Ctrl-C or SIGTERM.")
-]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep running, until Ctrl-C or SIGTERM.")]
 Interval = Annotated[
-    float, typer.Option("--interval", min=0.0, metavar="SECONDS", help="How often --follow looks.")
+    float, typer.Option("--interval", min=0.0, metavar="SECONDS", help="Polling interval of --follow.")
 ]
 InFormat = Annotated[
     Mirror | None,
     typer.Option("--mirror", help="Write the tables in this format as well. Spark needs its package."),
 ]
-Sample = Annotated[int, typer.Option("--sample", min=1, metavar="N", help="How many tasks to compare.")]
-WithPlan = Annotated[bool, typer.Option("--plan", help="Show how Spark would go about it, too.")]
+Sample = Annotated[int, typer.Option("--sample", min=1, metavar="N", help="Number of tasks to compare.")]
+WithPlan = Annotated[bool, typer.Option("--plan", help="Show the plan of Spark, too.")]
 
 
 @add_command(pipeline, "run")
@@ -119,11 +119,10 @@ def run(
     mirror: InFormat = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Take all that is new in a log into the tables, and publish them; then stop, or go on with --follow.
+    """Add new events of an event log to the tables, and publish them; with --follow, keep running.
 
-    Readers see the tables as they were, or as they are then, and never anything between. It may be killed at
-    any moment: run it again, and it goes on from what was published. What cannot be read is told, and left
-    out.
+    Readers see the old tables or the new ones, and nothing between. A run may be killed at any time: the
+    next one continues from the published tables. Segments that cannot be read are named and left out.
 
     For example:
       celeriac pipeline run
@@ -145,9 +144,9 @@ def backfill(
     until: Until = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Read a time again, though it is in the tables. Nothing counts twice, so it is always safe.
+    """Rebuild a time range of the tables. Safe at any time: no event counts twice.
 
-    For segments that were damaged and came back from a copy celeriac pipeline run is enough.
+    For segments that were damaged and restored from a copy, celeriac pipeline run is enough.
 
     For example:
       celeriac pipeline backfill --since 2026-11-01 --until 2026-11-03
@@ -160,7 +159,7 @@ def backfill(
 
 @add_command(pipeline, "compact")
 def compact(session: Session, place: Place, *, log: LogPlace = None, out: Output = PLAIN) -> Code:
-    """Write days that consist of many small files as one file each, sorted, so that answers come sooner.
+    """Merge the small files of each day, so that queries are faster.
 
     Run it once a day where --follow is used.
 
@@ -171,7 +170,7 @@ def compact(session: Session, place: Place, *, log: LogPlace = None, out: Output
         done = job.compact()
     if not out.write_object(done._asdict()):
         saved = f"{format_size(done.bytes_before)} became {format_size(done.bytes_after)}"
-        output.write(f"{count_text(done.files_before, 'file')} became {done.files_after:,}; {saved}")
+        output.write(f"{count_text(done.files_before, 'file')} merged into {done.files_after:,}; {saved}")
     return Code.OK
 
 
@@ -179,9 +178,9 @@ def compact(session: Session, place: Place, *, log: LogPlace = None, out: Output
 def verify(
     session: Session, place: Place, *, log: LogPlace = None, sample: Sample = 1000, out: Output = PLAIN
 ) -> Code:
-    """Take some tasks of the tables at random, fold their events as State does, and compare.
+    """Compare random tasks of the tables with their events in the log.
 
-    The exit code is 1 if any differs.
+    The exit code is 1 if one differs.
 
     For example:
       celeriac pipeline verify --sample 10000
@@ -195,10 +194,10 @@ def verify(
             told = f"{each.column} is {each.table!r} in the table and {each.memory!r} by its events"
             output.write(visible(f"{each.uuid}: {told}"))
         wrong = len({each.uuid for each in found.differences})
-        compared = f"{count_text(found.tasks, 'task')} of {count_text(found.events, 'event')} compared"
-        output.write(f"{compared}: {f'{wrong:,} differ' if wrong else 'all are the same'}")
+        compared = f"{count_text(found.tasks, 'task')} with {count_text(found.events, 'event')} compared"
+        output.write(f"{compared}: {f'{wrong:,} differ' if wrong else 'no differences'}")
         if found.expired:
-            output.say(f"{count_text(found.expired, 'task')} left out: the log keeps not all of their events")
+            output.say(f"{count_text(found.expired, 'task')} skipped: the log has not all of their events")
     return Code.FAILED if found.differences else Code.OK
 
 
@@ -211,7 +210,7 @@ def explain(
     with_plan: WithPlan = False,
     out: Output = PLAIN,
 ) -> Code:
-    """Tell what a run would read now, and how long it may take by the rate of earlier ones.
+    """Show what a run would read, with an estimate from the rate of earlier runs.
 
     For example:
       celeriac pipeline explain --plan
@@ -222,7 +221,9 @@ def explain(
         return Code.OK
     new = f"{count_text(found.events, 'event')} in {count_text(found.segments, 'segment')}"
     output.write(f"new: {new}, {format_size(found.bytes)}")
-    output.write("time: nobody knows yet" if found.seconds is None else f"time: about {found.seconds:,.0f} s")
+    output.write(
+        "time: no estimate yet" if found.seconds is None else f"time: about {format_duration(found.seconds)}"
+    )
     if with_plan and found.plan:
         output.write(found.plan)
     return Code.OK
@@ -241,14 +242,14 @@ def _tell(report: "Report", *, out: Output) -> Code:
         }
         out.write_object(told)
     elif not report.chunks:
-        output.write("nothing is new: the tables are up to date")
+        output.write("no new events: the tables are up to date")
     else:
         taken = f"{count_text(report.events, 'event')} of {count_text(report.segments, 'segment')}"
-        speed = f"in {report.total:,.1f} s, {report.rate:,.0f} a second"
-        news = f"news of {count_text(report.tasks, 'task')} on {count_text(len(report.days), 'day')}"
+        speed = f"in {format_duration(report.total)}, {format_rate(report.rate)}"
+        news = f"{count_text(report.tasks, 'task')} updated on {count_text(len(report.days), 'day')}"
         output.write(f"{taken} {speed}; {news}")
     for each in report.faults:
-        output.say(f"left out: {each}")
+        output.say(f"skipped: {each}")
     return Code.FAILED if report.faults else Code.OK
 
 
@@ -287,7 +288,7 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
     for each in given:
         name, is_pair, value = each.partition("=")
         if not is_pair or not name.startswith("spark."):
-            raise CallerError(f"--conf {visible(each, 80)!r} is no setting of Spark: write spark.NAME=VALUE")
+            raise CallerError(f"Invalid --conf {visible(each, 80)!r}. Use spark.NAME=VALUE")
         pairs[name] = value
     return pairs
 
@@ -297,5 +298,5 @@ def _loaded(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
-            f"the pipeline needs {error.name}, which is not installed: pip install 'celeriac[pipeline]'"
+            f"The pipeline needs {error.name}, which is not installed: pip install 'celeriac[pipeline]'"
         ) from error

@@ -48,7 +48,7 @@ Name = Annotated[
     typer.Option(
         "--name",
         metavar="NAME",
-        help="Who records: two recorders of a cluster have two names; else log_recorder, else the machine's.",
+        help="Recorder name, one per recorder of a cluster. Default: log_recorder, the host name.",
     ),
 ]
 SpoolFolder = Annotated[
@@ -56,20 +56,20 @@ SpoolFolder = Annotated[
     typer.Option(
         "--spool",
         metavar="FOLDER",
-        help="Where events are written first, on a disk of this machine; else log_spool.",
+        help="Spool folder on a local disk, where events are written first. Default: log_spool.",
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Write nothing, leave no queue behind, and show what would be redacted."),
+    typer.Option(
+        "--dry-run", help="Write nothing and leave no queue behind; show the values that would be redacted."
+    ),
 ]
 Check = Annotated[
-    bool, typer.Option("--check", help="Say whether the recorder of this name is alive and well, and end.")
+    bool, typer.Option("--check", help="Check that the recorder of this name is healthy, and exit.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="End after N events.")]
-Span = Annotated[
-    float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="End after so many seconds.")
-]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Stop after N events.")]
+Span = Annotated[float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="Stop after SECONDS.")]
 
 
 def record(
@@ -83,22 +83,22 @@ def record(
     limit: Limit = None,
     seconds: Span = None,
 ) -> Code:
-    """Record the events of the cluster in a log, until Ctrl-C or SIGTERM.
+    """Record the events of the cluster in an event log, until Ctrl-C or SIGTERM.
 
-    On RabbitMQ a queue keeps what comes while no recorder of this name runs. On Redis nothing
-    does: run two, with two names, and what either saw is in the log. All that came is recorded and
-    sealed at the end; a second Ctrl-C ends at once, and loses nothing that is recorded.
+    On RabbitMQ a queue keeps the events while no recorder of this name runs. On Redis nothing does: run
+    two recorders with two names, and the log has the events that either received. The end seals all
+    events; a second Ctrl-C exits at once, and loses nothing that is recorded.
 
     For example:
       celeriac record
       celeriac record s3://bucket/history --name eu-1
       celeriac record --dry-run --for 60
-      celeriac record --check && echo well
+      celeriac record --check && echo healthy
     """
     history = session.app.history
     who = name or history.recorder_name
     if not who.isprintable() or len(who.encode("utf-8", "replace")) > _MAX_NAME_BYTES:
-        raise CallerError(f"--name is a printable text of up to {_MAX_NAME_BYTES} bytes")
+        raise CallerError(f"Invalid --name. Use printable text of up to {_MAX_NAME_BYTES} bytes")
     if dry_run:
         return _rehearse(session.app, who, limit, seconds)
     folder = Spool(spool or history.spool(place), who).folder
@@ -119,7 +119,7 @@ def record(
 
     recorder = history.Recorder(place, name=who, spool=spool, on_turn=take)
     broker = sanitize_url(session.app.conf.broker_url)
-    _say(f"recording {broker} in {where.url}, as {visible(who)}; {stop_command()} ends it")
+    _say(f"recording {broker} in {where.url}, as {visible(who)}; stop with {stop_command()}")
     _run(recorder, display, limit, seconds, on_error=health.fail)
     return Code.OK
 
@@ -153,7 +153,7 @@ def _run(
 
 def _end_at_once() -> None:
     """End the process, whatever its threads do: what is recorded stays, and the next start seals it."""
-    _say("ended at once; what was recorded is kept")
+    _say("stopped at once; all recorded events are kept")
     with suppress(OSError):
         sys.stdout.flush()
     os._exit(Code.INTERRUPTED)
@@ -167,7 +167,7 @@ def _say(line: str) -> None:
 
 def _check(folder: Path, who: str) -> Code:
     wrong = ailment(folder)
-    output.write(f"recorder {visible(who)}: {visible(wrong, 500) if wrong else 'alive and well'}")
+    output.write(f"recorder {visible(who)}: {visible(wrong, 500) if wrong else 'healthy'}")
     return Code.FAILED if wrong else Code.OK
 
 
@@ -184,14 +184,14 @@ def _rehearse(app: "Celeriac", who: str, limit: int | None, seconds: float | Non
         is_passing=True,
         on_turn=lambda progress: display.show(progress, size=None),
     )
-    _say(f"dry run: nothing is written; {stop_command()} ends it, and shows what would be redacted")
+    _say(f"dry run: nothing is written; {stop_command()} stops it and shows what would be redacted")
     _run(recorder, display, limit, seconds)
     masked = rehearsal.masked()
     if masked:
         rows = [each._replace(example=visible(each.example, _EXAMPLE_CHARS)) for each in masked]
-        output.write_table(tuple(name.upper() for name in Masked._fields), rows, {})
+        output.write_rows(Masked, rows, {})
     else:
-        output.write("nothing would be redacted in what came")
+        output.write("No value would be redacted in the events received")
     return Code.OK
 
 

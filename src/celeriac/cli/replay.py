@@ -1,4 +1,4 @@
-"""``celeriac replay``: the cluster as it was."""
+"""``celeriac replay``: the cluster at a time of the past."""
 
 import os
 import sys
@@ -42,10 +42,10 @@ _PAUSE: Final = 0.25
 _STYLES: Final = {"online": "green", "offline": "bold yellow", "left": "dim", "FAILURE": "bold red"}
 
 TaskPattern = Annotated[
-    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks of this id, or whose name fits.")
+    str | None, typer.Option("--task", metavar="GLOB", help="Only tasks with this name or id.")
 ]
 WorkerPattern = Annotated[
-    str | None, typer.Option("--worker", metavar="GLOB", help="Only what this node sent.")
+    str | None, typer.Option("--worker", metavar="GLOB", help="Only events of this node.")
 ]
 
 
@@ -60,12 +60,11 @@ def replay(
     worker: WorkerPattern = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show a cluster as it was at a moment: who was alive, what became of the tasks, what came last.
+    """Show a cluster at a time of the past: workers, tasks and their results, last events.
 
-    Reads what celeriac record has written. Events count by when they happened, so what a recorder
-    received late counts too; with --since, what happened before is not known. With --speed it is shown as
-    it happens, on a terminal on a screen. Parts of the log that are damaged are told, all else is shown,
-    and the code is 1.
+    Reads an event log. Events count by the time when they happened, also those that a recorder received
+    late. With --since, events before it are unknown. With --speed, the events are replayed. Damaged parts
+    of the log are named, all else is shown, and the exit code is 1.
 
     For example:
       celeriac replay --until 2026-11-14T10:00
@@ -108,8 +107,8 @@ def _watch(play: Replay, place: str, last: deque[Event]) -> None:
     is_plain = not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb"
     heading = [""]
     face: Face = Lines() if is_plain else Screen(heading)
-    speed = "as fast as can be" if play.speed is None else f"{play.speed:g} times as fast as it was"
-    ending = f"{speed}; {stop_command()} ends it"
+    speed = "full speed" if play.speed is None else f"{play.speed:g}x"
+    ending = f"{speed}; stop with {stop_command()}"
     with _Seen(play, last) as view, face:
         while True:
             is_over = not view.is_listening
@@ -120,7 +119,7 @@ def _watch(play: Replay, place: str, last: deque[Event]) -> None:
             sleep(_PAUSE)
         view.check()
     if view.overlooked:
-        output.say(f"{view.overlooked} events came too fast to be shown; they are in the totals")
+        output.say(f"{view.overlooked:,} events were too fast to show; the totals have them")
 
 
 class _Seen(Viewing):
@@ -154,21 +153,20 @@ def _tell(play: Replay, gaps: list[Gap], last: deque[Event], filters: Sequence[s
     sums = totals(state)
     has_workers = not any(each.startswith("--task") for each in filters)
     if not sums.events:
-        output.say(f"nothing was recorded{_asked_for(play, filters)}")
+        output.say(f"No events{_asked_for(play, filters)}")
         return
     workers = f"{sums.workers_online} of {sums.workers} workers online, " if has_workers else ""
-    output.write(f"as of {moment_text(play.instant)}: {workers}{sums.tasks} tasks, {sums.events} events")
+    output.write(f"as of {moment_text(play.instant)}: {workers}{sums.tasks:,} tasks, {sums.events:,} events")
     rows = worker_rows(state) if has_workers else []
     if rows:
         output.write("")
-        output.write_table(tuple(name.upper() for name in WorkerRow._fields), rows, _STYLES)
+        output.write_rows(WorkerRow, rows, _STYLES)
     if sums.tasks_by_state:
         output.write("")
         output.write_table(("STATE", "TASKS"), sums.tasks_by_state.items(), _STYLES)
     if not has_workers and sums.tasks:
         output.write("")
-        shown = task_rows(state, _MOST_TASKS)
-        output.write_table(tuple(name.upper() for name in TaskRow._fields), shown, _STYLES)
+        output.write_rows(TaskRow, task_rows(state, _MOST_TASKS), _STYLES)
     output.write("")
     output.write("last events")
     for event in last:
@@ -176,12 +174,12 @@ def _tell(play: Replay, gaps: list[Gap], last: deque[Event], filters: Sequence[s
     for gap in gaps[-_MOST_GAPS:]:
         output.say(f"GAP: {gap_text(gap)}")
     if len(gaps) > _MOST_GAPS:
-        output.say(f"and {len(gaps) - _MOST_GAPS} gaps before; --json tells all")
+        output.say(f"and {len(gaps) - _MOST_GAPS} gaps before; -o json has all")
 
 
 def _asked_for(play: Replay, filters: Sequence[str]) -> str:
     """Return what of a log was asked for."""
-    told = f" that fits {' and '.join(filters)}" if filters else ""
+    told = f" that match {' and '.join(filters)}" if filters else ""
     told += f" from {moment_text(play.since)}" if play.since is not None else ""
     return told + (f" until {moment_text(play.until)}" if play.until is not None else "")
 

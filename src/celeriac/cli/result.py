@@ -1,4 +1,4 @@
-"""``celeriac result``: what became of a task."""
+"""``celeriac result``: the stored result of a task."""
 
 import sys
 from time import monotonic
@@ -13,6 +13,7 @@ from celeriac.cli.session import Session
 from celeriac.errors import CallerError, ImproperlyConfigured, ResultTimeout
 from celeriac.model.result import ResultMeta
 from celeriac.model.states import SUCCESS
+from celeriac.views.format import format_duration
 from celeriac.views.result import result_dict, result_rows
 from celeriac.views.text import visible
 
@@ -25,7 +26,7 @@ __all__ = ["Backend", "result", "tell"]
 #: How often the time that has passed is told on a terminal.
 _TELL_EVERY: Final = 1.0
 
-TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The id of the task.")]
+TaskId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Task id.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the task has ended.")]
 Timeout = Annotated[
     float | None,
@@ -33,7 +34,7 @@ Timeout = Annotated[
         "--timeout",
         min=0.0,
         metavar="SECONDS",
-        help="With --wait: how long, at most; then the code is 69. Without it, for ever.",
+        help="With --wait: stop after SECONDS, with exit code 69. Default: no limit.",
     ),
 ]
 Backend = Annotated[
@@ -41,8 +42,8 @@ Backend = Annotated[
     typer.Option(
         "--backend",
         metavar="URL",
-        help="Where workers store results, such as redis://127.0.0.1:6379/0; else CELERIAC_RESULT_BACKEND, "
-        "else the configuration file.",
+        help="Result backend of the workers, such as redis://127.0.0.1:6379/0. Default: --app, "
+        "CELERIAC_RESULT_BACKEND, the configuration file, CELERY_RESULT_BACKEND.",
     ),
 ]
 
@@ -56,12 +57,11 @@ def result(
     backend: Backend = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Show what became of a task: its state, what it returned, or why it failed.
+    """Show the state of a task, and its return value or its error.
 
-    Shows what is known now; with --wait it waits until the task has ended. PENDING means that
-    nothing is known of the id: a store of results cannot tell a task that waits from one that
-    never was. The exit code is 0 if the task succeeded or has not ended, 1 if it failed, was
-    revoked, or its result cannot be read, and 69 if it did not end in time.
+    With --wait, waits until the task has ended. PENDING means that no result is stored for the id: a
+    backend cannot tell a queued task from an unknown id. The exit code is 0 if the task succeeded or has
+    not ended, 1 if it failed, was revoked, or its result cannot be read, and 69 after --timeout.
 
     For example:
       celeriac result 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10
@@ -69,7 +69,7 @@ def result(
       celeriac result --backend redis://127.0.0.1:6379/1 --json ID | jq .result
     """
     if timeout is not None and not wait:
-        raise CallerError("--timeout says how long to wait: add --wait, or leave it out")
+        raise CallerError("--timeout needs --wait. Add --wait, or leave --timeout out")
     session.backend, session.place_option = backend, "--backend URL"
     app = session.app
     _check_backend(app)
@@ -83,13 +83,13 @@ def _check_backend(app: "Celeriac") -> None:
     url = app.conf.result_backend
     if url is None:
         raise ImproperlyConfigured(
-            "no result backend is set: name where the workers store results with --backend URL, such as "
-            "redis://127.0.0.1:6379/0, or set result_backend (CELERIAC_RESULT_BACKEND)"
+            "No result backend is set. Name the one of the workers with --backend URL, such as "
+            "redis://127.0.0.1:6379/0, or -A APP, or set result_backend (CELERIAC_RESULT_BACKEND)"
         )
     if url.startswith("rpc:"):
         raise ImproperlyConfigured(
-            "result_backend is rpc://, where a result is a message to the process that sent the task, and "
-            "nobody else can read it: ask that process, or have the workers store results in Redis"
+            "result_backend is rpc://: only the process that sent a task gets its result. Ask it, or "
+            "have the workers store results in Redis"
         )
 
 
@@ -107,7 +107,7 @@ def tell(app: "Celeriac", task_id: str, *, wait: bool, timeout: float | None, ou
             late = error
         meta = progress.meta
     if not out.write_object(result_dict(meta)):
-        rows = result_rows(meta, how_to_see_all="--json shows all")
+        rows = result_rows(meta, how_to_see_all="-o json shows all of it")
         width = max(len(row.name) for row in rows)
         for row in rows:
             output.write(row.text(width))
@@ -138,7 +138,7 @@ class Progress:
             )
         except KeyboardInterrupt:
             self._clear()
-            output.say(f"not waited for any longer: {self._state()} after {self._elapsed():.0f} s")
+            output.say(f"stopped waiting: {self._state()} after {format_duration(self._elapsed())}")
             raise
         finally:
             self._clear()
@@ -148,8 +148,8 @@ class Progress:
 
     def _show(self) -> None:
         error = self._app.backend.health().last_error
-        trouble = f"; trying to reach the store again: {error}" if error else ""
-        self._write(f"waiting {self._elapsed():.0f} s, {self._state()}{trouble}")
+        trouble = f"; reconnecting to the result backend: {error}" if error else ""
+        self._write(f"waiting {format_duration(round(self._elapsed()))}, {self._state()}{trouble}")
 
     def _write(self, line: str) -> None:
         if self._is_terminal:

@@ -101,8 +101,8 @@ class SampleCluster:
         missing = [name for name in _PACKAGES if find_spec(name) is None]
         if missing:
             raise ImproperlyConfigured(
-                f"the sample cluster needs {' and '.join(missing)}: pip install 'celeriac[demo]'; "
-                "or watch a broker of yours with --broker URL"
+                f"The sample cluster needs {' and '.join(missing)}: pip install 'celeriac[demo]'. "
+                "Or monitor your own cluster with --broker URL or -A APP"
             )
 
     def daemons(self, *, load_needs: str = "broker") -> list[Daemon]:

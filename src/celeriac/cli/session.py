@@ -117,7 +117,7 @@ def _fail(session: Session, error: Exception) -> None:
             output.say_lines(log)
     else:
         output.say(
-            f"error: this is a fault of celeriac, {type(error).__name__}: {error}; "
-            "run it again with --debug, and report what it says"
+            f"error: internal error, {type(error).__name__}: {error}. "
+            "Run the command again with --debug, and report its output"
         )
     raise typer.Exit(code_of(error)) from error

@@ -1,4 +1,4 @@
-"""``celeriac snapshot``: a picture of the cluster, or one after the other."""
+"""``celeriac snapshot``: the state of the cluster in a file, or in snapshots at intervals."""
 
 import signal
 import sys
@@ -21,6 +21,7 @@ from celeriac.errors import CallerError, CeleriacError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.events import TaskEvent
 from celeriac.node.stop_signals import interrupt, stop_command, stop_signals
+from celeriac.views.format import format_duration
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ _ROW_CHARS: Final = 500
 Target = Annotated[
     str | None,
     typer.Argument(
-        metavar="[OUTPUT]",
+        metavar="OUTPUT",
         show_default=False,
-        help=f"The file to save the state to, or its URL, such as s3://bucket/{_FILE}; else {_FILE} here.",
+        help=f"File or URL for the state, such as s3://bucket/{_FILE}. Default: {_FILE}.",
     ),
 ]
 For = Annotated[
@@ -54,20 +55,22 @@ For = Annotated[
         "--for",
         min=0.0,
         metavar="SECONDS",
-        help=f"How long to listen: {_LISTEN:g} for a file, and until Ctrl-C for a camera, if not given.",
+        help=f"Stop after SECONDS. Default: {_LISTEN:g} for a file, no limit for a camera.",
     ),
 ]
 UntilQuiet = Annotated[
     bool,
-    typer.Option("--until-quiet", help="Listen until no event of a task came for so long; for a file alone."),
+    typer.Option("--until-quiet", help="Listen until no task event came for --for SECONDS. Only for a file."),
 ]
 CameraName = Annotated[
     str | None,
-    typer.Option("--camera", metavar="MODULE:CLASS", help="Have this camera take pictures, until Ctrl-C."),
+    typer.Option(
+        "--camera", metavar="MODULE:CLASS", help="Camera class that takes the snapshots, until Ctrl-C."
+    ),
 ]
 Database = Annotated[
     str | None,
-    typer.Option("--database", metavar="URL", help="Keep workers and tasks in PostgreSQL or SQLite."),
+    typer.Option("--database", metavar="URL", help="Write workers and tasks to PostgreSQL or SQLite."),
 ]
 Parquet = Annotated[
     str | None,
@@ -75,10 +78,11 @@ Parquet = Annotated[
 ]
 Frequency = Annotated[
     float,
-    typer.Option("--freq", "--every", min=0.01, metavar="SECONDS", help="The time between two pictures."),
+    typer.Option("--freq", "--every", min=0.01, metavar="SECONDS", help="Interval between snapshots."),
 ]
 MaxRate = Annotated[
-    str | None, typer.Option("--maxrate", metavar="RATE", help="The most pictures: 10/s, 10/m or 10/h.")
+    str | None,
+    typer.Option("--maxrate", metavar="RATE", help="Maximum rate of snapshots: 10/s, 10/m or 10/h."),
 ]
 
 
@@ -95,13 +99,12 @@ def snapshot(
     maxrate: MaxRate = None,
     out: Output = PLAIN,
 ) -> Code:
-    """Save what is heard of the cluster to a file, or have a camera take pictures of it.
+    """Save cluster state to a file, or write periodic snapshots to a database or Parquet.
 
-    For a file it listens a few seconds; State.restore reads it. A camera takes a picture every --freq
-    seconds, and a last one at the end: it is one of celeriac's, with --database or --parquet, or a class
-    of yours, derived from celeriac.Polaroid. What looks secret in arguments and results is
-    masked, as the settings redact_* say; a camera of yours is given all as it is. Ctrl-C or SIGTERM:
-    saves what was heard, and ends.
+    For a file, listens a few seconds; State.restore reads the file. A camera writes a snapshot every --freq
+    seconds and a last one at the end: --database, --parquet, or a class of your own derived from
+    celeriac.Polaroid. Secrets in arguments and results are masked (settings redact_*), but not for a camera
+    of your own. Ctrl-C or SIGTERM: saves the state, and exits.
 
     For example:
       celeriac snapshot
@@ -112,9 +115,9 @@ def snapshot(
     """
     cameras = [name for name in (camera, database, parquet) if name is not None]
     if len(cameras) + (place is not None) > 1:
-        raise CallerError("one of OUTPUT, --camera, --database and --parquet: run several commands for more")
+        raise CallerError("Use one of OUTPUT, --camera, --database and --parquet. Run one command for each")
     if cameras and until_quiet:
-        raise CallerError("--until-quiet is for a file, and a camera goes on: give it an end with --for")
+        raise CallerError("--until-quiet is for a file. Stop a camera with --for SECONDS")
     from celeriac.node.camera import make_camera  # noqa: PLC0415  (loads what most commands do without)
 
     app = session.app
@@ -124,14 +127,16 @@ def snapshot(
         with _blaming(camera):
             film = _film(app, database=database, parquet=parquet) or _yours(camera or "")
             made = make_camera(film, app, freq=freq, maxrate=maxrate)
-        output.say(f"a picture every {made.freq:g} s, {_target(film, camera)}; {stop_command()} ends it")
+        output.say(
+            f"snapshot every {format_duration(made.freq)}, {_target(film, camera)}; stop: {stop_command()}"
+        )
         _run(app, made, seconds)
         if database is not None:
             # From here on it is not the broker that may be away.
             session.place_option = "--database URL"
         with _blaming(camera):
             _take_last(made)
-        told = _counts(made.state) | {"pictures": made.taken, "failed": made.failed}
+        told = _counts(made.state) | {"snapshots": made.taken, "failed": made.failed}
     if not out.write_object(told):
         saved = f"{told.pop('saved')}: " if "saved" in told else ""
         output.write(visible(saved + ", ".join(map(_counted, told, told.values())), _ROW_CHARS))
@@ -199,7 +204,7 @@ def _load(module: str, extra: str) -> Any:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "fsspec", "sqlalchemy", "psycopg"):
             raise
         raise ImproperlyConfigured(
-            f"snapshots there need {error.name}, which is not installed: pip install 'celeriac[{extra}]'"
+            f"Snapshots there need {error.name}, which is not installed: pip install 'celeriac[{extra}]'"
         ) from None
 
 
@@ -223,7 +228,7 @@ def _blaming(camera: str | None) -> Iterator[None]:
         if camera is None:
             raise
         why = visible(f"{type(error).__name__}: {error}", _ROW_CHARS)
-        raise CeleriacError(f"the camera {camera} failed: {why}; run it with --debug to see where") from error
+        raise CeleriacError(f"Camera {camera} failed: {why}. --debug shows the trace") from error
 
 
 def _target(film: object, camera: str | None) -> str:

@@ -1,4 +1,4 @@
-"""``celeriac status``: which nodes are there."""
+"""``celeriac status``: the nodes and their status."""
 
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Final
@@ -28,7 +28,7 @@ Listen = Annotated[
         "--listen",
         min=0.0,
         metavar="SECONDS",
-        help="How long to listen for heartbeats, which tell the load; Celery sends one every 2 seconds.",
+        help="Time to listen for heartbeats, which have the load. Workers send one every 2 seconds.",
     ),
 ]
 
@@ -40,11 +40,11 @@ def status(
     selection: Selection = Selection(),  # noqa: B008  (frozen)
     out: Output = PLAIN,
 ) -> Code:
-    """Show which nodes are there, and how they are.
+    """Show the status of all nodes.
 
-    A node that sends heartbeats but does not answer is shown as silent, one that was named and
-    is not heard of as absent. The exit code is 0 if at least one node answers and all are well, 1 if
-    a node is silent, absent or answers with an error, 69 if no node answers.
+    Silent: sends heartbeats, but does not answer. Absent: named with -d, but not seen. The exit code is 0
+    if at least one node answers and all are fine, 1 if a node is silent, absent or answers with an error,
+    69 if no node answers.
 
     For example:
       celeriac status

@@ -1,4 +1,4 @@
-"""``celeriac top``: a cluster on a full screen, now or as it was."""
+"""``celeriac top``: a cluster in the terminal, live or at a time of the past."""
 
 import os
 import pwd
@@ -35,14 +35,13 @@ __all__ = ["top"]
 #: How long the answers of workers to a revoke are waited for.
 _PATIENCE: Final = 2.0
 
-AllowControl = Annotated[bool, typer.Option("--allow-control", help="Let tasks be revoked from the screen.")]
+AllowControl = Annotated[bool, typer.Option("--allow-control", help="Allow to revoke tasks from the screen.")]
 AuditFile = Annotated[
     Path | None,
     typer.Option(
         "--audit",
         metavar="FILE",
-        help="Where a line is added for each revoke, with who you are to this machine, as celeriac web does. "
-        "Else none is kept.",
+        help="Audit log file: one JSON line per revoke, with your OS user. Default: no audit log.",
     ),
 ]
 
@@ -57,11 +56,11 @@ def top(
     allow_control: AllowControl = False,
     audit: AuditFile = None,
 ) -> Code:
-    """Watch a cluster on a full screen, by keyboard: its workers, its tasks, each with all its events.
+    """Watch a cluster in the terminal: workers, tasks, and the events of each task.
 
-    Enter opens a task, / searches, ? tells all keys, q ends it. If a log is kept where the setting log_url
-    says, it knows the last hour before it began. With --log it shows the cluster as it was at an instant, or
-    as it goes on from one. Secrets are masked. It needs: pip install 'celeriac[tui]'.
+    Enter opens a task, / searches, ? shows all keys, q quits. If there is an event log, the hour before the
+    start is read from it. With --log, --until, --since or --speed it shows a time of the past. Secrets are
+    masked. Needs: pip install 'celeriac[tui]'.
 
     For example:
       celeriac top --broker redis://127.0.0.1:6379/0
@@ -71,7 +70,7 @@ def top(
     """
     is_past = any(given is not None for given in (log, until, since, speed))
     if is_past and allow_control:
-        raise CallerError("--allow-control is for a cluster that runs: nothing can be done to a log")
+        raise CallerError("--allow-control is for a live cluster. Leave it out with an event log")
     _check_terminal(session)
     _check_package()
     with ExitStack() as stack:
@@ -90,7 +89,9 @@ def top(
 
 def _check_terminal(session: Session) -> None:
     if not session.is_attended() or os.environ.get("TERM", "dumb") == "dumb":
-        raise CallerError("celeriac top needs a terminal: elsewhere use celeriac status or celeriac events")
+        raise CallerError(
+            "celeriac top needs a terminal. Without one, use celeriac status or celeriac events"
+        )
 
 
 def _check_package() -> None:

@@ -1,4 +1,4 @@
-"""``celeriac up``: a cluster recorded, kept in tables and shown in a browser, by one command."""
+"""``celeriac up``: recorder, dashboard and pipeline of a cluster, by one command."""
 
 import errno
 from contextlib import ExitStack, suppress
@@ -34,12 +34,15 @@ _LINE_CHARS: Final = 500
 PipelineEvery = Annotated[
     float,
     typer.Option(
-        "--pipeline-every", min=0.0, metavar="MINUTES", help="How often to make tables; 0 for never."
+        "--pipeline-every",
+        min=0.0,
+        metavar="MINUTES",
+        help="Interval of the pipeline, which makes tables; 0 for never.",
     ),
 ]
-Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", help="Where to keep all of it.")]
+Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", help="Folder for all data.")]
 Duration = Annotated[
-    float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="End by itself after so long.")
+    float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="Stop after SECONDS.")
 ]
 
 
@@ -51,31 +54,31 @@ def up(
     data: Data = Path(DATA_FOLDER),
     duration: Duration = None,
 ) -> Code:
-    """Watch a cluster: record its events, make tables of them, and serve the dashboard, until Ctrl-C.
+    """Monitor a cluster: record its events, serve the dashboard, and make tables, until Ctrl-C.
 
-    With no broker named it starts one of its own (Valkey, on a free port of this machine), a Celery worker,
-    a worker of ours and a small load, to have something to look at. That needs: pip install
-    'celeriac[demo]'.
+    Without a broker it starts a sample cluster: Valkey on a free port of this machine, two workers and a
+    small load. That needs: pip install 'celeriac[demo]'.
 
-    What it keeps is in one folder, and the next start goes on from there. A program that ends by itself is
-    started again; all of them end with this one.
+    All data is in one folder, and the next start continues from there. A service that ends is restarted;
+    all of them end with this command.
 
     For example:
       celeriac up
       celeriac up --broker redis://127.0.0.1:6379/0
+      celeriac up -A proj
       celeriac up --port 8080 --allow-control --pipeline-every 60
     """
     stop = _Stop()
     with stop_signals(stop.take, SIGHUP), ExitStack() as stack:
         lineup = _lineup(session, served, stack, data=data, pipeline_every=pipeline_every)
         stack.callback(lineup.close, is_hurried=lambda: stop.count > 1)
-        stack.callback(_say, "ending")
+        stack.callback(_say, "stopping")
         _watch(lineup, stop, duration)
     return Code.OK
 
 
 class _Stop:
-    """How often somebody has said stop. A flag: no signal ends a program halfway through its start."""
+    """Counts stop signals. A flag: no signal ends a program halfway through its start."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -123,11 +126,11 @@ def _lineup(
     except CeleriacError:  # some of them are of the system as well, and say more
         raise
     except OSError as error:  # each program has a folder, made here
-        raise failed(f"nothing can be started in {home.folder}", error) from error
+        raise failed(f"Cannot start anything in {home.folder}", error) from error
 
 
 def _watch(lineup: "Lineup", stop: _Stop, duration: float | None) -> None:
-    """Keep the programs running, and tell of them, until somebody says stop or the time is over."""
+    """Keep the services running and report on them, until a stop signal or the end of the time."""
     is_shown, is_told, lasts = False, False, inf if duration is None else duration
     # Who says when it is to end has it end, also if something never gets ready.
     ends_at = monotonic() + lineup.crew.start_patience + lasts

@@ -22,14 +22,14 @@ WebPort = Annotated[
         min=0,
         max=65535,
         show_default=False,
-        help=f"Where to serve; 0 for a free one. Else {PORT}, or a free one if that is taken.",
+        help=f"Port to listen on; 0 for a free one. Default: {PORT}, or a free one if that is taken.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Served:
-    """What the dashboard is told."""
+    """The options of the dashboard."""
 
     host: Host = _LOOPBACK
     port: WebPort = None
@@ -59,5 +59,5 @@ class Served:
             where = self.host if self.port is None else f"{self.host}:{self.port}"
             raise not_served(where, error) from None
         if found.number != PORT:
-            output.say(f"port {PORT} is taken, so the dashboard has another; --port names one")
+            output.say(f"port {PORT} is taken, so the dashboard has another. Choose one with --port")
         return found

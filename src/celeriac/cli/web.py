@@ -13,6 +13,7 @@ from celeriac.cli import output
 from celeriac.cli.exit import Code
 from celeriac.cli.log_reading import find_log
 from celeriac.cli.session import Session
+from celeriac.config.settings import LOG_FOLDER, WAREHOUSE_FOLDER
 from celeriac.errors import CallerError, ImproperlyConfigured
 from celeriac.masking import sanitize_url
 from celeriac.model.election import Level
@@ -38,22 +39,28 @@ _MOST_TASKS: Final = 100_000
 Host = Annotated[
     str,
     typer.Option(
-        "--host", metavar="ADDRESS", help="Where to serve; beyond this machine it needs --accounts."
+        "--host", metavar="ADDRESS", help="Address to listen on. Any but this machine's own needs --accounts."
     ),
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to serve; 0 for a free one.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for a free one.")]
 Log = Annotated[
     str | None,
-    typer.Option("--log", metavar="URL", help="Where the log is; else the setting log_url, if there is one."),
+    typer.Option(
+        "--log",
+        metavar="URL",
+        help=f"Event log. Default: the setting log_url, {LOG_FOLDER}, if there is one.",
+    ),
 ]
 Tables = Annotated[
     str | None,
-    typer.Option("--warehouse", metavar="URL", help="Where the tables are; else the setting warehouse_url."),
+    typer.Option(
+        "--warehouse", metavar="URL", help=f"Tables. Default: the setting warehouse_url, {WAREHOUSE_FOLDER}."
+    ),
 ]
 Accounts = Annotated[
     Path | None,
     typer.Option(
-        "--accounts", metavar="FILE", help="Who may look and who may act; celeriac access add makes it."
+        "--accounts", metavar="FILE", help="Accounts file, made by celeriac access add. Default: no login."
     ),
 ]
 AllowedHost = Annotated[
@@ -61,7 +68,7 @@ AllowedHost = Annotated[
     typer.Option(
         "--allowed-host",
         metavar="NAME",
-        help="Another name that people ask for it under, behind a proxy say. May be given several times.",
+        help="Additional allowed Host header, e.g. behind a proxy. Repeatable.",
     ),
 ]
 TrustedProxy = Annotated[
@@ -69,21 +76,21 @@ TrustedProxy = Annotated[
     typer.Option(
         "--trusted-proxy",
         metavar="ADDRESS",
-        help="Take the address of a client from the X-Forwarded-For header of this proxy. An address or a "
-        "network in CIDR notation. Repeatable. Default: none.",
+        help="Take client addresses from X-Forwarded-For of this proxy: an address, or a network in "
+        "CIDR notation. Repeatable. Default: none.",
     ),
 ]
 
 AllowControl = Annotated[
     bool,
-    typer.Option("--allow-control", help="Let people act: revoke and retry tasks, change and stop workers."),
+    typer.Option("--allow-control", help="Enable actions: revoke and retry tasks, control workers."),
 ]
 AuditFile = Annotated[
     Path,
     typer.Option(
         "--audit",
         metavar="FILE",
-        help="Where a line is added for each action; with --allow-control it must be possible to write it.",
+        help="Audit log: one JSON line per action. Required writable by --allow-control.",
     ),
 ]
 
@@ -101,11 +108,11 @@ def web(
     allow_control: AllowControl = False,
     audit: AuditFile = Path("celeriac-audit.jsonl"),
 ) -> Code:
-    """Serve what happens in the cluster to browsers and programs, until Ctrl-C or SIGTERM.
+    """Serve the dashboard, the HTTP API and Prometheus metrics, until Ctrl-C or SIGTERM.
 
-    The API is under /api/v1, its description at /api/v1/openapi.json. With a log, which celeriac record
-    writes, it knows what happened before it began, and any instant of the past; with tables, which celeriac
-    pipeline run makes, it answers questions about months.
+    Read-only without --allow-control. The API is at /api/v1, described by /api/v1/openapi.json. With an
+    event log (celeriac record) the dashboard shows any time of the past; with tables (celeriac pipeline
+    run) it shows months of history.
 
     For example:
       celeriac web --broker redis://127.0.0.1:6379/0
@@ -125,7 +132,9 @@ def web(
         ) from error
     access = Access([] if accounts is None else read_accounts(accounts), allow_control=allow_control)
     if accounts is not None and access.is_open:
-        raise CallerError(f"{accounts} names nobody: celeriac access add NAME --accounts {accounts}")
+        raise CallerError(
+            f"No accounts in {accounts}. Add one: celeriac access add NAME --accounts {accounts}"
+        )
     check_address(host, access)
     limits = ConnectionLimits(proxies=TrustedProxies(trusted_proxy or ()))
     noted = Audit(audit)
@@ -139,7 +148,7 @@ def web(
         address = f"http://{shown(host)}:{link.getsockname()[1]}"
         broker = sanitize_url(session.app.conf.broker_url)
         served = f"served at {address} (API: {address}/api/v1)"
-        output.say(f"watching {broker}, {served}; {stop_command()} ends it")
+        output.say(f"watching {broker}, {served}; stop with {stop_command()}")
         actions = Actions(board, session.app.control, noted, send=session.app.send_task)
         allowed = actions if allow_control else None
         app = make_app(board, access, allowed, hosts=hosts_of(host, allowed_host or ()))
@@ -214,10 +223,8 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def not_served(where: str, error: OSError) -> CallerError:
-    """Return what is said of an address that cannot be listened at."""
-    return CallerError(
-        f"{where} cannot be served at: {error.strerror or error}; take another --host or --port"
-    )
+    """Return the error for an address that cannot be listened on."""
+    return CallerError(f"Cannot listen on {where}: {error.strerror or error}. Use another --host or --port")
 
 
 def shown(host: str) -> str:

@@ -37,11 +37,11 @@ PoolOption = Annotated[
     typer.Option(
         "--pool",
         "-P",
-        help="How tasks run: processes can be killed, threads are lighter, gevent is for thousands that "
-        "wait, solo runs one at a time.",
+        help="Pool: processes can be killed, threads are lighter, gevent is for thousands of waiting tasks, "
+        "solo runs one at a time.",
     ),
 ]
-ShowGraph = Annotated[bool, typer.Option("--graph", help="Print the steps of the worker in order, and end.")]
+ShowGraph = Annotated[bool, typer.Option("--graph", help="Print the boot steps in order, and exit.")]
 _NODE: Final = Node()
 _TUNING: Final = Tuning()
 _LOG: Final = Log()
@@ -58,8 +58,8 @@ def worker(
 ) -> Code:
     """Run the tasks of an app, in one cluster with workers of Celery. -A names the app, as MODULE:APP.
 
-    Ctrl-C or SIGTERM once: takes no more tasks, and ends when those that run have ended. Twice:
-    ends now, and the tasks that ran go back to their queues.
+    Ctrl-C or SIGTERM: warm shutdown, running tasks finish first. Twice: cold shutdown, running tasks
+    return to their queues.
 
     For example:
       celeriac worker -A shop.tasks:app
@@ -96,7 +96,7 @@ def worker(
 
 
 def banner(app: "Celeriac", made: "Worker") -> list[str]:
-    """Return what a worker says of itself when it starts."""
+    """Return the lines that a worker shows at its start."""
     conf = app.conf
     names = sorted(app.tasks)
     shown = ", ".join(names[:_MOST_TASKS]) + (
@@ -105,14 +105,14 @@ def banner(app: "Celeriac", made: "Worker") -> list[str]:
     is_wide = not made.parts.events.dispatcher.groups
     rows = {
         "broker": sanitize_url(conf.broker_url),
-        "results": sanitize_url(conf.result_backend) if conf.result_backend else "not kept",
+        "results": sanitize_url(conf.result_backend) if conf.result_backend else "disabled",
         "pool": f"{made.pool.name}, {made.pool.size} at a time",
         "queues": ", ".join(made.tasks.queues),
-        "events": "of workers and tasks" if is_wide else "of workers; -E sends those of tasks too",
+        "events": "worker and task events" if is_wide else "worker events; -E adds task events",
         "commands": ", ".join(conf.control_allow)
-        or "questions, revoke, elections and events; --allow names others",
-        "state": conf.worker_state_db or "forgotten at the end; --statedb FILE keeps it",
-        "tasks": shown or "none: import the modules that define them where the app is",
+        or "inspect, revoke, elections, events; --allow adds others",
+        "state": conf.worker_state_db or "in memory; --statedb FILE keeps it over restarts",
+        "tasks": shown or "none: import the modules that define them in the module of the app",
     }
     return [
         f"celeriac {celeriac.__version__}, worker {made.hostname}, process {os.getpid()}",
@@ -125,7 +125,9 @@ def _begin_patched() -> None:
     try:
         from gevent.monkey import is_module_patched  # noqa: PLC0415 - only who wants greenlets has it
     except ImportError as error:
-        raise ImproperlyConfigured("gevent is not installed: pip install 'celeriac[gevent]'") from error
+        raise ImproperlyConfigured(
+            "gevent is not installed. Install it: pip install 'celeriac[gevent]'"
+        ) from error
     if not is_module_patched("socket"):
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-c", _BEGIN_PATCHED, *sys.argv[1:]])  # noqa: S606

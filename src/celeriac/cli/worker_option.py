@@ -12,8 +12,8 @@ from celeriac.errors import CallerError
 
 __all__ = ["Log", "Node", "PoolName", "Tuning"]
 
-_NODE: Final = "The node"
-_LOG: Final = "Log"
+_NODE: Final = "Node"
+_LOG: Final = "Logging"
 
 
 class PoolName(StrEnum):
@@ -26,7 +26,7 @@ class PoolName(StrEnum):
 
 
 class Level(StrEnum):
-    """What is worth a line of log."""
+    """The log levels."""
 
     DEBUG = LEVELS[0]
     INFO = LEVELS[1]
@@ -37,23 +37,30 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Tuning:
-    """What outweighs the settings of the app."""
+    """Options that go before the settings of the app."""
 
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", "-c", min=1, metavar="N", help="Tasks at a time; else one per processor."
+            "--concurrency",
+            "-c",
+            min=1,
+            metavar="N",
+            help="Number of tasks that run at a time. Default: one per CPU.",
         ),
     ] = None
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            "--time-limit", min=0.001, metavar="SECONDS", help="End tasks that take longer than this."
-        ),
+        typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="Kill tasks that run longer."),
     ] = None
     soft_time_limit: Annotated[
         float | None,
-        typer.Option("--soft-time-limit", min=0.001, metavar="SECONDS", help="Warn tasks that take longer."),
+        typer.Option(
+            "--soft-time-limit",
+            min=0.001,
+            metavar="SECONDS",
+            help="Raise SoftTimeLimitExceeded in tasks that run longer.",
+        ),
     ] = None
     prefetch_multiplier: Annotated[
         int | None,
@@ -61,20 +68,18 @@ class Tuning:
             "--prefetch-multiplier",
             min=1,
             metavar="N",
-            help="Tasks taken ahead, for each that runs at a time.",
+            help="Tasks to prefetch, per running one.",
         ),
     ] = None
     max_tasks_per_child: Annotated[
         int | None,
         typer.Option(
-            "--max-tasks-per-child", min=1, metavar="N", help="Replace a process after so many tasks."
+            "--max-tasks-per-child", min=1, metavar="N", help="Replace a pool process after N tasks."
         ),
     ] = None
     heartbeat_interval: Annotated[
         float | None,
-        typer.Option(
-            "--heartbeat-interval", min=0.1, metavar="SECONDS", help="How often to send a heartbeat."
-        ),
+        typer.Option("--heartbeat-interval", min=0.1, metavar="SECONDS", help="Interval of heartbeats."),
     ] = None
     statedb: Annotated[
         str | None,
@@ -82,7 +87,7 @@ class Tuning:
             "--statedb",
             "-S",
             metavar="FILE",
-            help="Keep the clock and the revoked tasks there over restarts.",
+            help="File that keeps the clock and the revoked tasks over restarts.",
         ),
     ] = None
     allow: Annotated[
@@ -90,7 +95,7 @@ class Tuning:
         typer.Option(
             "--allow",
             metavar="COMMANDS",
-            help="Obey these commands beyond questions, revoke, elections and events, such as shutdown.",
+            help="Control commands to accept as well, such as shutdown. Repeatable.",
         ),
     ] = None
 
@@ -111,7 +116,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Node:
-    """What the worker is in its cluster."""
+    """The node in its cluster."""
 
     queues: Annotated[
         list[str] | None,
@@ -120,7 +125,7 @@ class Node:
             "-Q",
             metavar="QUEUES",
             rich_help_panel=_NODE,
-            help="Queues to take tasks from, several times or parted by commas.",
+            help="Queues to consume from. Repeatable, or separated by commas.",
         ),
     ] = None
     hostname: Annotated[
@@ -130,23 +135,24 @@ class Node:
             "-n",
             metavar="NAME",
             rich_help_panel=_NODE,
-            help="The name of this node; %h is the host, %n its first part, %d the rest.",
+            help="Node name. %h: host name, %n: its first part, %d: the rest.",
         ),
     ] = "celery@%h"
     task_events: Annotated[
         bool,
-        typer.Option(
-            "--task-events", "-E", rich_help_panel=_NODE, help="Send events of tasks, for who watches."
-        ),
+        typer.Option("--task-events", "-E", rich_help_panel=_NODE, help="Send task events, for monitors."),
     ] = False
     without_mingle: Annotated[
-        bool, typer.Option("--without-mingle", rich_help_panel=_NODE, help="Ask no neighbours at start.")
+        bool, typer.Option("--without-mingle", rich_help_panel=_NODE, help="Skip mingle at startup.")
     ] = False
     without_gossip: Annotated[
-        bool, typer.Option("--without-gossip", rich_help_panel=_NODE, help="Do not listen to other workers.")
+        bool,
+        typer.Option(
+            "--without-gossip", rich_help_panel=_NODE, help="Do not subscribe to events of other workers."
+        ),
     ] = False
     without_heartbeat: Annotated[
-        bool, typer.Option("--without-heartbeat", rich_help_panel=_NODE, help="Send no heartbeats.")
+        bool, typer.Option("--without-heartbeat", rich_help_panel=_NODE, help="Do not send heartbeats.")
     ] = False
 
     @property
@@ -157,11 +163,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Log:
-    """Where the log goes, and what of it."""
+    """The log output."""
 
-    loglevel: Annotated[
-        Level, typer.Option("--loglevel", "-l", rich_help_panel=_LOG, help="What is worth a line of log.")
-    ] = Level.INFO
+    loglevel: Annotated[Level, typer.Option("--loglevel", "-l", rich_help_panel=_LOG, help="Log level.")] = (
+        Level.INFO
+    )
     logfile: Annotated[
         Path | None,
         typer.Option(
@@ -169,7 +175,7 @@ class Log:
             "-f",
             metavar="FILE",
             rich_help_panel=_LOG,
-            help="Write the log there, not to stderr.",
+            help="Log file. Default: stderr.",
         ),
     ] = None
 
@@ -177,5 +183,5 @@ class Log:
 def _names(given: list[str] | None) -> tuple[str, ...]:
     names = tuple(name.strip() for each in given or () for name in each.split(",") if name.strip())
     if given and not names:
-        raise CallerError("no name is given: write them parted by commas")
+        raise CallerError("No name is given. Write names separated by commas")
     return names

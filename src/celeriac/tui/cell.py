@@ -46,14 +46,14 @@ _UNKNOWN: Final = "(unknown)"
 #: A terminal of 80 columns has room for what has no least width.
 WORKERS: Final = (
     Column("WORKER", share=3),
-    Column("IS", width=8),
+    Column("STATUS", width=8),
     Column("ACTIVE", width=7),
-    Column("DONE", width=9),
+    Column("PROCESSED", width=9),
     Column("LOAD", width=6),
-    Column("SEEN", width=8),
+    Column("LAST SEEN", width=9),
     Column("CLOCK", width=11, least=110),
     Column("SOFTWARE", width=18, least=130),
-    Column("WHY", share=2),
+    Column("REASON", share=2),
 )
 TASKS: Final = (
     Column("TIME", width=8),
@@ -62,12 +62,12 @@ TASKS: Final = (
     Column("ID", width=8, least=95),
     Column("WORKER", share=2),
     Column("RUN", width=9),
-    Column("TRIES", width=5, least=110),
+    Column("ATTEMPTS", width=8, least=110),
     Column("ARGS", share=2, least=120),
     Column("OUTCOME", share=3),
 )
 RELATIVES: Final = (
-    Column("RELATIVE", width=10),
+    Column("RELATION", width=10),
     Column("STATE", width=13),
     Column("TASK", share=2),
     Column("ID", share=1),
@@ -110,7 +110,7 @@ def worker_cells(row: LiveWorker) -> list[Text]:
         _time(row.seen_at),
         told(row.clock),
         told(row.software),
-        Text("its clock disagrees with ours", style="yellow") if row.is_drifting else told(row.reason),
+        Text("clock skew", style="yellow") if row.is_drifting else told(row.reason),
     ]
 
 

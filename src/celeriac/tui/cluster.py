@@ -22,8 +22,8 @@ from celeriac.views.worker import LiveWorker
 __all__ = ["ClusterScreen"]
 
 _HINT: Final = "text, state:FAILURE, name:shop.*, worker:w1@*, since:-1h; Enter keeps it, Escape clears it"
-_NO_TASKS: Final = "no tasks were heard of yet"
-_NO_FIT: Final = "no task in memory fits the search"
+_NO_TASKS: Final = "No tasks yet. Turn on task events: celeriac control enable-events"
+_NO_FIT: Final = "No task in memory matches the search"
 #: The part of the screen that workers may take.
 _WORKERS_SHARE: Final = 4
 
@@ -69,7 +69,7 @@ class ClusterScreen(Lookout):
         self._box = Input(placeholder=_HINT, id="search", select_on_focus=False)
         self._box.display = False
         self._workers = Listing(
-            WORKERS, cells=worker_cells, key=lambda row: row.key, empty="no workers", id="workers"
+            WORKERS, cells=worker_cells, key=lambda row: row.key, empty="No workers", id="workers"
         )
         self._tasks = Listing(
             TASKS, cells=task_cells, key=lambda row: row.key, empty=_NO_TASKS, is_part=True, id="tasks"

@@ -28,26 +28,26 @@ def detail_title(detail: TaskDetail) -> Text:
 def detail_text(detail: TaskDetail) -> RenderableType:
     """Return all else that is known of a task. Nothing in it is markup."""
     parts: list[RenderableType] = [_facts(detail)]
-    parts += [_head("EVENTS in logical order"), _events(detail.events)]
+    parts += [_head("EVENT HISTORY"), _events(detail.events)]
     if detail.attempts:
         parts += [_head("ATTEMPTS"), _attempts(detail.attempts)]
     if detail.traceback:
         parts += [_head("TRACEBACK"), *(Text(line) for line in detail.traceback)]
     if detail.family.notes:
-        parts += [_head("RELATIVES"), *(Text(note) for note in detail.family.notes)]
+        parts += [_head("RELATED TASKS"), *(Text(note) for note in detail.family.notes)]
     return Group(*parts)
 
 
 def _facts(detail: TaskDetail) -> Table:
     task = detail.task
     facts = {
-        "phase": f"{detail.phase}, {task.state} since {moment_text(task.state_at) or 'an unknown moment'}",
+        "phase": f"{detail.phase}, {task.state} since {moment_text(task.state_at) or 'unknown'}",
         "worker": task.worker,
         "client": detail.client,
         "queue": task.queue,
         "ran": format_duration(task.runtime, unknown="") or None,
-        "times": f"{detail.deliveries} received, {detail.executions} started",
-        "not before": detail.eta,
+        "runs": f"{detail.deliveries} deliveries, {detail.executions} executions",
+        "eta": detail.eta,
         "expires": detail.expires,
         "root": detail.root_id,
         "parent": detail.parent_id,
@@ -63,7 +63,7 @@ def _facts(detail: TaskDetail) -> Table:
         if fact is not None:
             table.add_row(Text(name), Text(fact))
     if detail.is_conflict:
-        table.add_row(Text("conflict"), Text("its events tell of several ends", style="bold yellow"))
+        table.add_row(Text("conflict"), Text("events report several ends", style="bold yellow"))
     return table
 
 

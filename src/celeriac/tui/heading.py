@@ -7,15 +7,13 @@ from rich.text import Text
 from celeriac.tui.cell import style_of
 from celeriac.tui.sight import Sight
 from celeriac.views.alert import Alert
-from celeriac.views.format import format_duration
+from celeriac.views.format import format_duration, format_rate
 from celeriac.views.log import count_text, moment_text
 from celeriac.views.overview import Overview
-from celeriac.views.text import number_text
 
 __all__ = ["place_line", "total_lines"]
 
 _ALERT_STYLES: Final = {"error": "bold white on red", "warning": "bold yellow"}
-_UNKNOWN: Final = "-"
 _RATES: Final = ("received", "succeeded", "failed", "retried")
 
 
@@ -39,12 +37,8 @@ def total_lines(seen: Overview) -> Text:
 
 
 def _rates(seen: Overview) -> Text:
-    told = [f"{_rate(getattr(seen.now, name))} {name}" for name in _RATES]
-    return _line(count_text(seen.events, "event"), f"{', '.join(told)} a second")
-
-
-def _rate(rate: float | None) -> str:
-    return _UNKNOWN if rate is None else number_text(round(rate, 1))
+    told = [f"{format_rate(getattr(seen.now, name))} {name}" for name in _RATES]
+    return _line(count_text(seen.events, "event"), ", ".join(told))
 
 
 def _tasks(seen: Overview) -> Text:

@@ -1,4 +1,4 @@
-"""A question that is answered by yes or no, and the page that says which keys there are."""
+"""A question with the answers yes and no, and the page of keys."""
 
 from typing import ClassVar, Final
 
@@ -13,28 +13,28 @@ __all__ = ["HelpScreen", "Question"]
 
 _HELP: Final = """\
 Keys
-  up, down        choose a row; at the end the next page comes
+  up, down        select a row; the next page follows at the end
   page up, down   turn pages
-  home            back to what was heard of last
+  home            first page, the latest tasks
   enter           open a task; on a worker, show its tasks
-  tab             go between workers and tasks, or to relatives
+  tab             switch between workers and tasks, or to related tasks
   /               search
   w               the workflow of the task, as a tree
-  p               the parent of the task that is open
-  r               revoke the task, if that is allowed
-  space           pause, and go on
+  p               the parent of the open task
+  r               revoke the task, with --allow-control
+  space           pause, continue
   escape          back
   q, ctrl-c       quit
 
-Search: tasks that fit every word
+Search: tasks that match every word
   some text       part of id, name, arguments, result, exception
-  state:FAILURE   the beginning will do; several parted by commas
+  state:FAILURE   or the first letters; several separated by commas
   name:shop.*     worker:w1@*     globs
   root:ID         the tasks of a workflow
   since:1h        until:2026-11-14T10:00Z
-  "two words"     quotes hold blanks together
+  "two words"     quotes keep spaces
 
-An asterisk in a workflow marks the line of tasks that ended last.
+An asterisk in a workflow marks the critical path.
 """
 
 

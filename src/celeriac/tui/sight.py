@@ -65,7 +65,7 @@ class LiveSight:
     @property
     def mode(self) -> str:
         """Whether events come."""
-        return "live" if self._watcher.is_receiving else "no link to the broker"
+        return "live" if self._watcher.is_receiving else "disconnected"
 
     @property
     def as_of(self) -> float:
@@ -87,7 +87,7 @@ class LiveSight:
 class PastSight:
     """A cluster as it was when a replay has been run to its end."""
 
-    mode: Final = "as it was"
+    mode: Final = "past"
     is_live: Final = False
 
     def __init__(self, scene: Scene, *, place: str, as_of: float) -> None:
@@ -161,7 +161,7 @@ class PlayedSight:
         if not self._thread.is_alive():
             return "replay, at its end"
         speed = self._replay.speed
-        return "replay, as fast as can be" if speed is None else f"replay, {speed:g}x"
+        return "replay, full speed" if speed is None else f"replay, {speed:g}x"
 
     @property
     def as_of(self) -> float:

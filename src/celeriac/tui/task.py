@@ -23,7 +23,7 @@ from celeriac.views.text import visible
 
 __all__ = ["TaskScreen"]
 
-_GONE: Final = "this task is not in memory: newer ones took its place, or nobody told of it yet"
+_GONE: Final = "Task not in memory: newer tasks replaced it, or no event of it came yet"
 #: The part of the screen that relatives may take.
 _RELATIVES_SHARE: Final = 4
 
@@ -41,7 +41,7 @@ class TaskScreen(Lookout):
         Binding("w", "workflow", "Workflow"),
         Binding("r", "revoke", "Revoke"),
         Binding("p", "parent", "Parent"),
-        Binding("tab", "app.focus_next", "Relatives", key_display="tab"),
+        Binding("tab", "app.focus_next", "Related tasks", key_display="tab"),
     ]
 
     def __init__(self, sight: Sight, uuid: str) -> None:
@@ -99,7 +99,7 @@ class TaskScreen(Lookout):
     def action_parent(self) -> None:
         """Show the task that sent this one."""
         if self._parent_id is None:
-            self.notify("nothing is known of who sent it", severity="warning", markup=False)
+            self.notify("Parent unknown", severity="warning", markup=False)
         else:
             self._open(self._parent_id)
 

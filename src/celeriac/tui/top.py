@@ -33,8 +33,8 @@ Revoke = Callable[[str], Sequence[object] | None]
 _PAUSE: Final = 0.5
 #: Notices that wait to be shown; in a flood the last ones tell as much as all.
 _MOST_NOTICES: Final = 2
-_NOT_ALLOWED: Final = "nothing can be done to the cluster from here: start celeriac top with --allow-control"
-_PAST: Final = "this is a log: what has happened cannot be revoked"
+_NOT_ALLOWED: Final = "Read-only: start celeriac top with --allow-control"
+_PAST: Final = "An event log is shown: nothing to revoke"
 
 
 class Top(App[None]):
@@ -107,7 +107,7 @@ class Top(App[None]):
         if isinstance(first, ClusterScreen):
             first.pause(self.is_paused)
         if self.screen is not first:
-            self.notify("paused" if self.is_paused else "goes on", markup=False)
+            self.notify("paused" if self.is_paused else "live", markup=False)
 
     def action_help(self) -> None:
         """Show which keys there are."""
@@ -133,7 +133,7 @@ class Top(App[None]):
         name = visible(task.name or "(unknown)", 120)
         question = (
             f"Revoke {name}\n{visible(task.uuid, 120)}\n\n"
-            "Workers skip it when it comes to them. If it has begun it goes on."
+            "Workers will skip this task. A task that is already running is not stopped."
         )
         self.push_screen(Question(question), partial(self._answered, task.uuid))
 
@@ -144,8 +144,8 @@ class Top(App[None]):
         if self._revoke is None:
             return _NOT_ALLOWED
         if task is None:
-            return "it is not in memory"
-        return f"it has ended: {visible(task.state, 40)}" if task.ready else None
+            return "The task is not in memory"
+        return f"The task has ended: {visible(task.state, 40)}" if task.ready else None
 
     def _answered(self, uuid: str, is_yes: bool | None) -> None:
         if is_yes and self._revoke is not None:

@@ -41,7 +41,7 @@ class WorkflowScreen(Lookout):
             WORKFLOW,
             cells=lambda row: workflow_cells(row[1]),
             key=lambda row: str(row[0]),
-            empty="nothing of it is in memory",
+            empty="No task of this workflow is in memory",
             id="tree",
         )
 

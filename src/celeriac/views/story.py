@@ -192,11 +192,16 @@ def attempt_rows(story: TaskStory) -> tuple[tuple[str, ...], list[list[object]]]
     """Return heads and rows of the attempts of a task, with what each raised."""
     raised = {each["raised_at"]: each["exception"] for each in story.failures}
     rows = [
-        [moment_of(each[name]) if name.endswith("_at") else shown(each[name]) for name in _ATTEMPT]
-        + [text_of(raised.get(each["ended_at"]))]
+        [_attempt_cell(name, each[name]) for name in _ATTEMPT] + [text_of(raised.get(each["ended_at"]))]
         for each in story.attempts
     ]
     return (*(name.removesuffix("_at") for name in _ATTEMPT), "exception"), rows
+
+
+def _attempt_cell(name: str, value: Any) -> object:
+    if name.endswith("_at"):
+        return moment_of(value)
+    return format_duration(value, unknown="") if name in ("wait", "run") else shown(value)
 
 
 def task_dict(story: TaskStory) -> dict[str, object]:

@@ -134,7 +134,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(cluster: Cluster, plac
     stopper.join()
 
     assert result.exit_code == 0, result.stderr
-    assert "not known yet: " in result.stderr
+    assert "unknown: " in result.stderr
     assert "entry 'pulse': sent shop.pulse[" in result.stderr
 
 
@@ -162,8 +162,8 @@ def test_a_schedule_that_cannot_work_ends_it_with_the_code_of_settings(
     ("option", "told"),
     [
         ("--ttl=0.1", "equal to 0.5"),
-        ("--name=", "error: --name is a printable text of up to 190 characters\n"),
-        (f"--name={'x' * 191}", "error: --name is a printable text of up to 190 characters\n"),
+        ("--name=", "error: Invalid --name. Use up to 190 printable characters\n"),
+        (f"--name={'x' * 191}", "error: Invalid --name. Use up to 190 printable characters\n"),
     ],
 )
 def test_an_option_that_cannot_work_is_a_matter_of_usage(cluster: Cluster, option: str, told: str) -> None:

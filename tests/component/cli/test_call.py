@@ -68,12 +68,12 @@ def test_json_tells_id_and_task(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["shop.add", "2"], "ARGS is a list in JSON"),
-        (["shop.add", "[2"], "ARGS is a list in JSON"),
-        (["shop.add", "--kwargs", "[1]"], "--kwargs is an object in JSON"),
+        (["shop.add", "2"], "Invalid ARGS. Use a JSON list"),
+        (["shop.add", "[2"], "Invalid ARGS. Use a JSON list"),
+        (["shop.add", "--kwargs", "[1]"], "Invalid --kwargs. Use a JSON object"),
         (["shop.add", "--eta", "tomorrow"], "eta is 'tomorrow'"),
         (["shop.add", "--id", ""], "task_id is ''"),
-        (["shop.add", "--timeout", "5"], "add --wait"),
+        (["shop.add", "--timeout", "5"], "Add --wait"),
         ([""], "the name of a task"),
     ],
 )

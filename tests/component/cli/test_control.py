@@ -50,10 +50,10 @@ def test_somebody_at_a_terminal_is_told_whom_it_concerns_and_asked(cluster: Clus
 
     assert result.exit_code == 0
     assert (
-        "This will revoke task t1, and stop those that have begun with SIGTERM, on 2 nodes: a@1, b@1\n"
+        "This will revoke task t1, and terminate those that run with SIGTERM, on 2 nodes: a@1, b@1\n"
         in result.stderr
     )
-    assert "Go on? [y/N]" in result.stderr
+    assert "Continue? [y/N]" in result.stderr
     assert result.stdout == "a@1: as you wish\nb@1: as you wish\n"
 
 
@@ -81,7 +81,7 @@ def test_without_a_terminal_a_command_is_refused_and_the_flag_is_named(cluster: 
 
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: this would stop the workers, and there is no terminal to ask at: to do it, add --yes\n"
+        "error: This would shut down the workers. Without a terminal to ask at, confirm it with --yes\n"
     )
     assert cluster.commands() == []
 
@@ -90,7 +90,7 @@ def test_when_nobody_is_there_nobody_is_asked(cluster: Cluster) -> None:
     result = cluster.run("control", "revoke", "t1", *QUICK, is_attended=True, answer="y\n")
 
     assert result.exit_code == 69
-    assert "no node answers of all nodes, so nothing was sent" in result.stderr
+    assert "no node answered of all nodes, so nothing was sent" in result.stderr
     assert not cluster.has_sent("revoke")
 
 
@@ -146,7 +146,7 @@ def test_a_named_node_that_does_not_answer_is_told(cluster: Cluster) -> None:
     result = cluster.run("control", "pool_grow", "2", "-y", "-d", "a@1,gone@1", *QUICK)
 
     assert result.exit_code == 1
-    assert "no answer from gone@1: it may or may not have been done there" in result.stderr
+    assert "no answer from gone@1: the command may have run there or not" in result.stderr
 
 
 def test_answers_can_be_had_as_json(cluster: Cluster) -> None:
@@ -196,7 +196,7 @@ def test_a_command_without_a_reply_says_whom_it_was_sent_to(cluster: Cluster) ->
     result = cluster.run("control", "shutdown", "-y", "-d", "a@1")
 
     assert result.exit_code == 0
-    assert result.stderr == "sent to a@1; nodes do not reply to this\n"
+    assert result.stderr == "sent to a@1; nodes do not reply to this command\n"
 
 
 def test_a_heartbeat_changes_nothing_so_nobody_is_asked(cluster: Cluster) -> None:
@@ -211,7 +211,7 @@ def test_a_heartbeat_changes_nothing_so_nobody_is_asked(cluster: Cluster) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["revoke_by_stamped_headers", "novalue"], "write KEY=VALUE"),
+        (["revoke_by_stamped_headers", "novalue"], "Use KEY=VALUE"),
         (["shutdown", "--pattern", "[", "--matcher", "pcre"], "the pattern is invalid"),
     ],
 )

@@ -113,7 +113,7 @@ def test_one_that_ends_by_itself_is_started_again_after_a_pause_and_told(make: M
     (news,) = crew.tick(5.0)
     quiet = [crew.tick(now) for now in (5.5, 5.9, 6.1)]
 
-    assert news.startswith("the worker has ended with code 137, and is started again in 1 s; what it said is")
+    assert news.startswith("worker: ended with code 137, restart in 1 s; log in")
     assert news.endswith("worker.log")
     assert quiet == [[], [], []]
     assert told == ["begin worker", "begin worker"]
@@ -132,7 +132,7 @@ def test_the_fifth_end_in_a_row_of_a_vital_one_shows_the_end_of_its_log(make: Ma
     crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
     web.log_file.write_text("first\nlast words\n")
 
-    with pytest.raises(CeleriacError, match=r"(?s)the web ends each time it is started.*\nlast words"):
+    with pytest.raises(CeleriacError, match=r"(?s)web: ends at each start.*\nlast words"):
         ends(crew, web, 1, 5)
 
     assert told == ["begin web"] * 5
@@ -150,7 +150,7 @@ def test_one_that_has_been_up_is_started_for_ever_and_that_is_said(make: Make, t
     (news,) = crew.tick(1201.0)
 
     assert told == ["begin recorder"] * 12
-    assert "has ended with code 2, and is started again in 30 s, as often as it takes; what" in news
+    assert "ended with code 2, restart in 30 s, repeatedly; log in" in news
 
 
 def test_one_that_does_not_get_ready_is_told_once_for_each_start(make: Make) -> None:
@@ -161,7 +161,7 @@ def test_one_that_does_not_get_ready_is_told_once_for_each_start(make: Make) -> 
 
     news = [crew.tick(now) for now in (59.0, 60.0, 61.0)]
 
-    assert news == [[], [f"the web is not ready after 60 s; what it says is in {web.log_file}"], []]
+    assert news == [[], [f"web: not ready after 1 min 0 s; log in {web.log_file}"], []]
     assert crew.start_patience == 60.0
 
 
@@ -181,7 +181,7 @@ def test_one_of_which_nobody_can_tell_is_not_ready_yet(make: Make) -> None:
     crew.tick(61.0)
 
     assert (quiet, was_up) == ([], False)
-    assert late.startswith("the worker is not ready after 60 s")
+    assert late.startswith("worker: not ready after 1 min 0 s")
     assert crew.is_up("worker")
 
 
@@ -199,9 +199,9 @@ def test_what_ails_one_is_told_once_and_that_it_is_well_again(make: Make) -> Non
         news += crew.tick(2.0 + number)
 
     assert news == [
-        "the recorder is not well: no link: refused",
-        "the recorder is not well: the disk is slow",
-        "the recorder is well again",
+        "recorder: unhealthy: no link: refused",
+        "recorder: unhealthy: the disk is slow",
+        "recorder: healthy again",
     ]
     assert crew.is_up("recorder")
 
@@ -228,8 +228,8 @@ def test_one_that_hangs_is_killed_and_started_again(make: Make, told: list[str])
     news += [line for now in (102.0, 103.1, 103.2, 104.5) for line in crew.tick(now)]
 
     assert was_told.count("signal recorder 9") == 2
-    assert news[0] == "the recorder is not well, and is killed: no sign of life"
-    assert news[1].startswith("the recorder has ended with code 137, and is started again in 1 s")
+    assert news[0] == "recorder: unhealthy, killed: no sign of life"
+    assert news[1].startswith("recorder: ended with code 137, restart in 1 s")
     assert len(news) == 2
     assert crew.is_up("recorder")
 
@@ -245,8 +245,8 @@ def test_one_that_cannot_be_started_is_tried_again_after_a_pause(make: Make, tol
     for now in (1.0, 1.1):
         crew.tick(now)
 
-    assert news.startswith("the web cannot be started: No space left on device; free disk space")
-    assert news.endswith("; it is tried again in 1 s")
+    assert news.startswith("web: cannot start: No space left on device; free disk space")
+    assert news.endswith("; retry in 1 s")
     assert told == ["begin web"] * 2
     assert crew.is_up("web")
 
@@ -258,7 +258,7 @@ def test_a_vital_one_that_can_never_be_started_ends_all_with_the_reason(make: Ma
 
     for turn in range(4):
         crew.tick(100.0 * turn)
-    with pytest.raises(DiskError, match="the web cannot be started: No space left"):
+    with pytest.raises(DiskError, match="web: cannot start: No space left"):
         crew.tick(400.0)
 
     assert told == ["begin web"] * 5
@@ -280,7 +280,7 @@ def test_a_vital_one_that_was_told_nonsense_is_not_started_twice(make: Make, tol
     web.log_file.write_text("error: accounts.json names nobody\n")
     crew = Crew([Daemon("web", web, stage=Stage.WITNESS, is_vital=True)])
 
-    with pytest.raises(CallerError, match=r"^the web does not start: accounts\.json names nobody$"):
+    with pytest.raises(CallerError, match=r"^web: cannot start: accounts\.json names nobody$"):
         ends(crew, web, 2, 1)
 
     assert told == ["begin web"]
@@ -350,7 +350,7 @@ def test_a_chore_that_failed_is_told_and_tried_again_at_its_next_turn(make: Make
     (news,) = crew.tick(50.0)
     crew.tick(645.0)
 
-    assert news.startswith("pipeline: failed, no Java; again in 595 s; all of it in ")
+    assert news.startswith("pipeline: failed, no Java; retry in 9 min 55 s; log in ")
     assert told == ["begin run", "begin run"]
 
 
@@ -364,8 +364,8 @@ def test_a_chore_that_cannot_be_started_is_told_and_tried_again(make: Make, told
     run.fault = None
     crew.tick(645.0)
 
-    assert news.startswith("pipeline: cannot be started: No space left on device")
-    assert news.endswith("; again in 600 s")
+    assert news.startswith("pipeline: cannot start: No space left on device")
+    assert news.endswith("; retry in 10 min 0 s")
     assert quiet == []
     assert told == ["begin run", "begin run"]
 

@@ -71,7 +71,7 @@ def test_a_cluster_where_nothing_fits_ends_the_command_when_the_time_is_up(clust
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "1 events seen, 0 shown; 0 refused by the gate; 0 gaps",
-        "nothing came for 2 seconds",
+        "no event for 2 s",
     ]
 
 
@@ -164,6 +164,6 @@ def test_a_broker_that_cannot_be_reached_is_told_in_one_line_that_names_the_fix(
     assert result.exit_code == 69
     assert result.stdout == ""
     assert result.stderr == (
-        "error: the connection to memory broker 'default' is cut; "
-        "start it, or name another with --broker URL\n"
+        "error: the connection to memory broker 'default' is cut. "
+        "Start it, or name another with --broker URL\n"
     )

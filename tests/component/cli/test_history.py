@@ -103,7 +103,7 @@ def test_tables_are_listed_with_their_size(warehouse: Path) -> None:
     rows = {row["table"]: row for row in told(warehouse, "tables")}
 
     assert lines(result.stdout)[0].split() == ["TABLE", "ROWS", "DAYS", "FIRST", "LAST", "FILES", "BYTES"]
-    assert "published 2026-11-14T00:00:00Z as version 1, of 4,711 events of " in result.stderr
+    assert "published 2026-11-14T00:00:00Z, version 1, from 4,711 events of " in result.stderr
     assert (rows["tasks"]["rows"], rows["tasks"]["first"], rows["gaps"]["rows"]) == (3, "2026-11-14", 0)
 
 
@@ -262,7 +262,7 @@ def test_more_rows_than_are_shown_are_mentioned(warehouse: Path) -> None:
     result = run(warehouse, "sql", "SELECT uuid FROM tasks", "--limit", "2")
 
     assert len(lines(result.stdout)) == 3
-    assert "the first 2 rows are shown: --limit 0 shows all" in result.stderr
+    assert "First 2 rows. --limit 0 shows all" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -331,12 +331,12 @@ def test_the_option_names_another_warehouse(warehouse: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
-        (["compare", "a", "1d..now"], "two names or two spans"),
-        (["compare", "2d..1d", "1d..now", "--since", "1d"], "spans say their own time"),
-        (["compare", "a", "b", "--task", "c"], "A and B are names themselves"),
+        (["compare", "a", "1d..now"], "two task names or two time ranges"),
+        (["compare", "2d..1d", "1d..now", "--since", "1d"], "Leave them out with time ranges"),
+        (["compare", "a", "b", "--task", "c"], "Leave it out with task names"),
         (["compare", "soon..now", "1d..now"], "Invalid start of a time range 'soon'. Use 7d, 2h"),
         (["top", "--since", "1d", "--until", "2d"], "Swap them"),
-        (["latency", "--per", "task", "--by", "hour"], "leave out --by and --plot"),
+        (["latency", "--per", "task", "--by", "hour"], "--per excludes --by and --plot"),
         (["top", "--plot", "--json"], "--plot draws for people"),
         (["task", "nobody"], "no task 'nobody'"),
         (["workflow", "nobody"], "no task 'nobody'"),

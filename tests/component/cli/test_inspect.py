@@ -107,7 +107,7 @@ def test_query_task_without_an_id_says_what_is_missing(cluster: Cluster) -> None
     result = cluster.run("inspect", "query-task")
 
     assert result.exit_code == 2
-    assert "Missing argument 'ID...'" in result.stderr
+    assert "Missing argument 'ID'" in result.stderr
 
 
 def test_an_argument_too_many_is_not_ignored(cluster: Cluster) -> None:

@@ -114,5 +114,5 @@ def test_an_arbiter_of_its_own_that_is_away_is_named_by_its_setting(cluster: Clu
 
     assert result.exit_code == 69
     assert "redis://:**@127.0.0.1:1/0" in result.stderr
-    assert result.stderr.endswith("start it, or name another with the setting election_url\n")
+    assert result.stderr.endswith("Start it, or name another with the setting election_url\n")
     assert "a-password" not in result.stderr

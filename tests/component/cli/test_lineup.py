@@ -156,7 +156,7 @@ def test_a_password_is_not_shown_and_where_it_is_taken_from_is_said(make: Make) 
     first = made._tries()[0]
 
     assert tries(made)[:2] == ['top -b "$CELERIAC_BROKER_URL"', 'status -b "$CELERIAC_BROKER_URL"']
-    assert first.endswith("# where that is the URL of the broker, with its password")
+    assert first.endswith("# set it to the URL of the broker, with its password")
     assert "hush" not in "".join(made._tries())
 
 
@@ -169,8 +169,8 @@ def test_a_file_of_settings_that_was_named_is_named_in_each_command(make: Make, 
     assert tries(made) == [
         "top --config 'my settings.toml'",
         "status --config 'my settings.toml'",
-        "pipeline run .celeriac/log --warehouse .celeriac/warehouse --config 'my settings.toml'",
-        "history latency --warehouse .celeriac/warehouse --config 'my settings.toml' --since 1h --by minute",
+        "pipeline run --config 'my settings.toml'",
+        "history latency --config 'my settings.toml' --since 1h --by minute",
     ]
 
 
@@ -180,6 +180,23 @@ def test_tables_that_come_by_themselves_are_not_told_to_be_made(make: Make) -> N
 
     assert [each.split()[0] for each in by_hand] == ["top", "status", "pipeline", "history"]
     assert [each.split()[0] for each in by_themselves] == ["top", "status", "history"]
+
+
+def test_commands_name_the_places_that_are_not_the_default(make: Make) -> None:
+    made = make(broker=REAL_URL, CELERIAC_LOG_URL="mine", CELERIAC_WAREHOUSE_URL="s3://mine/tables")
+
+    assert tries(made)[2:] == [
+        "pipeline run mine --warehouse s3://mine/tables",
+        "history latency --warehouse s3://mine/tables --since 1h --by minute",
+    ]
+
+
+def test_commands_of_packages_that_are_missing_are_not_shown(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineup, "find_spec", lambda _: None)
+
+    assert tries(make(broker=REAL_URL)) == [f"status -b {REAL_URL}"]
 
 
 def test_one_that_a_variable_named_is_too(

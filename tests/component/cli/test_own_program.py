@@ -68,7 +68,7 @@ def test_one_that_tells_nothing_any_more_is_silent_and_then_hangs(recorder: Reco
 
     assert kinds == [*[""] * 15, *["silent"] * 45, "hung"]
     assert [each is not None and each.is_hung for each in looks] == [*[False] * 60, True]
-    assert looks[15] == Ailment("silent", "no status update for 15 seconds")
+    assert looks[15] == Ailment("silent", "no status update for 15 s")
     assert recorder.ailment() is None
 
 

@@ -21,7 +21,7 @@ def test_a_setting_of_spark_that_is_none_is_refused_before_spark_is_started(
     told = run("run", str(tmp_path), "--conf", pair)
 
     assert told.exit_code == Code.USAGE
-    assert "write spark.NAME=VALUE" in told.stderr
+    assert "Use spark.NAME=VALUE" in told.stderr
     assert "starting" not in told.stderr
 
 

@@ -92,4 +92,4 @@ def test_a_broker_that_is_not_there_ends_a_probe_with_69(
     assert code == 69
     assert printed.out == ""
     assert printed.err.startswith(f"error: lost the broker at {scheme}://:**@127.0.0.1:1/0: ")
-    assert printed.err.endswith("; start it, or name another with --broker URL\n")
+    assert printed.err.endswith(". Start it, or name another with --broker URL\n")

@@ -50,7 +50,7 @@ def test_results_that_are_messages_cannot_be_read_from_here_and_it_says_why() ->
     result = run("t1", "--backend", "rpc://")
 
     assert result.exit_code == 78
-    assert "a message to the process that sent the task" in result.stderr
+    assert "only the process that sent a task gets its result" in result.stderr
     assert "Redis" in result.stderr
 
 
@@ -66,14 +66,14 @@ def test_a_store_that_is_not_there_is_one_line_that_names_the_option() -> None:
 
     assert result.exit_code == 69
     assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.endswith("start it, or name another with --backend URL\n")
+    assert result.stderr.endswith("Start it, or name another with --backend URL\n")
 
 
 def test_a_timeout_without_a_wait_is_not_ignored() -> None:
     result = run("t1", "--backend", NOWHERE, "--timeout", "3")
 
     assert result.exit_code == 2
-    assert "add --wait" in result.stderr
+    assert "Add --wait" in result.stderr
 
 
 def test_an_empty_id_is_a_mistake_in_usage() -> None:

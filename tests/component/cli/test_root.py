@@ -159,8 +159,7 @@ def test_a_fault_of_ours_says_how_to_report_it(cluster: Cluster) -> None:
     result = cluster.run("conf", assemble=failing(KeyError("odd")))
 
     assert result.stderr == (
-        "error: this is a fault of celeriac, KeyError: 'odd'; "
-        "run it again with --debug, and report what it says\n"
+        "error: internal error, KeyError: 'odd'. Run the command again with --debug, and report its output\n"
     )
 
 

@@ -128,7 +128,7 @@ def test_a_help_text_is_the_same_as_with_all_of_rich(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
 
-    assert "Show which nodes are there" in light.stdout
+    assert "Show the status of all nodes" in light.stdout
     assert light.stdout == whole.stdout
 
 

@@ -41,7 +41,7 @@ def test_a_broker_that_cannot_be_reached_ends_it_before_anything_is_made(
 
     assert result.exit_code == 69
     assert len(result.stderr.splitlines()) == 1
-    assert "start it, or name another with --broker URL" in result.stderr
+    assert "Start it, or name another with --broker URL" in result.stderr
     assert "hush" not in result.output
     assert list(tmp_path.iterdir()) == []
 
@@ -61,7 +61,7 @@ def test_a_port_that_was_named_is_taken_or_refused() -> None:
     with_listener = Served(port=other.number)
     other._holder.listen()
 
-    with pytest.raises(CallerError, match=rf"127\.0\.0\.1:{other.number} cannot be served at: .*--port"):
+    with pytest.raises(CallerError, match=rf"Cannot listen on 127\.0\.0\.1:{other.number}: .*--port"):
         with_listener.reserve()
 
     other.release()
@@ -71,7 +71,7 @@ def test_a_port_that_was_named_is_taken_or_refused() -> None:
 
 
 def test_a_host_that_is_none_is_refused() -> None:
-    with pytest.raises(CallerError, match="take another --host or --port"):
+    with pytest.raises(CallerError, match="Use another --host or --port"):
         Served(host="no such host").reserve()
 
 
@@ -88,7 +88,7 @@ def test_without_a_port_named_a_free_one_will_do(capsys: pytest.CaptureFixture[s
     other.release()
     assert found.number != other.number
     assert capsys.readouterr().err == (
-        f"port {other.number} is taken, so the dashboard has another; --port names one\n"
+        f"port {other.number} is taken, so the dashboard has another. Choose one with --port\n"
     )
     assert PORT == 8765
 
@@ -260,7 +260,7 @@ def test_where_the_dashboard_is_does_not_wait_for_the_rest(
             "1 event of 1 segm",
         ),
         ("1,697 events of 2 segments in 2 s\nleft out: something\n", "1,697 events of 2 segments"),
-        ("nothing is new: the tables are up to date\n", "nothing is new"),
+        ("no new events: the tables are up to date\n", "no new events: the tables are up to date"),
         ("", ""),
     ],
 )

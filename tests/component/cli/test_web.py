@@ -20,7 +20,7 @@ def test_an_answer_does_not_wait_until_its_head_is_acknowledged() -> None:
 def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
     with (
         _listening("127.0.0.1", 0) as link,
-        pytest.raises(CallerError, match="take another --host or --port"),
+        pytest.raises(CallerError, match="Use another --host or --port"),
     ):
         _listening("127.0.0.1", link.getsockname()[1])
 

@@ -70,7 +70,7 @@ def test_a_worker_runs_until_a_signal_and_says_what_it_is_connected_to(cluster: 
     assert result.exit_code == 0, result.stderr
     assert "worker mail@lab" in result.stderr
     assert "threads, 3 at a time" in result.stderr
-    assert "of workers and tasks" in result.stderr
+    assert "worker and task events" in result.stderr
     assert "mail@lab ready." in result.stderr
     assert "Task shop.leave" in result.stderr
     assert "mail@lab has stopped." in result.stderr
