@@ -41,7 +41,7 @@ def test_of_two_tasks_whose_ids_are_shown_alike_the_chosen_one_is_revoked(chosen
             await person.sees("shop.pay", "shop.other")
             # The one heard of last is the first.
             await person.press("enter")
-            await person.sees("EVENTS")
+            await person.sees("EVENT HISTORY")
             await person.press("r")
             await person.sees("Revoke shop.pay")
             await person.press("y")
@@ -61,12 +61,12 @@ def test_a_no_sends_nothing(key: str) -> None:
             cluster.send("task-received", uuid="a", name="shop.pay", args="()", kwargs="{}")
             await person.sees("shop.pay")
             await person.press("enter")
-            await person.sees("EVENTS")
+            await person.sees("EVENT HISTORY")
             await person.press("r")
             await person.sees("Revoke shop.pay")
             await person.press("enter", "x", key)
             await person.sees_no("Revoke shop.pay")
-            await person.sees("EVENTS")
+            await person.sees("EVENT HISTORY")
 
         sit_down(cluster.sight, hesitates, revoke=cluster.revoke)
 
@@ -112,7 +112,7 @@ def test_nothing_of_a_log_is_revoked_whatever_is_allowed() -> None:
     async def tries(person: Person) -> None:
         await person.sees("shop.pay")
         await person.press("r")
-        await person.sees("what has happened")
+        await person.sees("nothing to revoke")
         await person.press("y")
 
     sit_down(past(received("t1")), tries, revoke=note)

@@ -35,7 +35,7 @@ def test_its_events_are_told_in_logical_order_and_its_attempts_one_by_one() -> N
     async def reads(person: Person) -> None:
         await person.sees("shop.pay")
         await person.press("enter")
-        await person.sees("ATTEMPTS", "TRACEBACK", "OSError: again", "2 received, 2 started")
+        await person.sees("ATTEMPTS", "TRACEBACK", "OSError: again", "2 deliveries, 2 executions")
         told = [line.split()[2] for line in person.lines if "task-" in line]
         attempts = [line.split()[-1] for line in person.lines if line.startswith(("1  ", "2  "))]
 
@@ -150,7 +150,7 @@ def test_a_task_that_is_forgotten_meanwhile_says_so() -> None:
         await person.press("enter")
         await person.sees(" task   shop.pay")
         sight.scene.state.clear_tasks(ready=False)
-        await person.sees("this task is not in memory")
+        await person.sees("Task not in memory")
 
     sit_down(sight, reads)
 
