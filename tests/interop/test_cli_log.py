@@ -218,7 +218,7 @@ def test_replay_counts_and_shows_once_what_two_recorders_have(doubled: Path) -> 
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
-        (("--task", "nosuch", "--worker", "w1@*"), " that fits --task nosuch and --worker w1@*"),
+        (("--task", "nosuch", "--worker", "w1@*"), " that match --task nosuch and --worker w1@*"),
         (("--until", "2025-01-01T00:00Z"), " until 2025-01-01T02:00:00+02:00"),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_log_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None
 def test_what_is_played_is_shown_as_lines_where_there_is_no_terminal(log: Path) -> None:
     result = run("replay", log, "--speed", "1000x", "--until", "2026-11-14T10:00:10Z")
 
-    lines = [line for line in result.stdout.decode().splitlines() if " a second; " not in line]
+    lines = [line for line in result.stdout.decode().splitlines() if "/s; " not in line]
     assert result.returncode == 0, result.stderr
     assert "12:00:00.000  task-received     w1@lab  shop.fail[t000]" in lines[0]
     assert "as of 2026-11-14T12:00:10+02:00: 2 of 2 workers online, 11 tasks, 51 events" in lines
@@ -506,7 +506,7 @@ def test_compact_foretells_how_much_would_be_gone(log: Path) -> None:
 def test_compact_says_so_if_nothing_limits_the_log(log: Path) -> None:
     result = run_apart("log", "compact", log)
 
-    assert result.stderr.startswith(b"all is kept: neither log_keep nor log_max_bytes is set")
+    assert result.stderr.startswith(b"No retention: set log_keep or log_max_bytes")
 
 
 def test_compact_refuses_what_is_no_span(log: Path) -> None:

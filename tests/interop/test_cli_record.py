@@ -212,7 +212,7 @@ def test_whether_it_is_well_can_be_asked(place: Place) -> None:
 
     assert never[0] == 1
     assert "no recorder status found in" in never[1]
-    assert running == (0, "recorder one: alive and well")
+    assert running == (0, "recorder one: healthy")
     assert stopped == (1, "recorder one: stopped by request")
 
 

@@ -178,7 +178,7 @@ def test_tables_are_made_and_questions_answered_from_them(sample: Up) -> None:
     since = int(time()) - 3600
     answer = sample.get("/api/v1/history/latency", since=since, by="hour")
 
-    assert re.search(r"news of [\d,]+ tasks? on \d day", news)
+    assert re.search(r"[\d,]+ tasks? updated on \d day", news)
     assert not (sample.folder / "mine").exists()
     assert answer.status_code == 200, answer.text
     # The first run may have begun before any of them had ended.

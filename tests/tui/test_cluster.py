@@ -237,7 +237,7 @@ def test_names_from_peers_do_nothing_but_show() -> None:
         await person.sees(r"\x1b[31m\x9b2J\nroot# \u202e[bold red]x[/] [@click=app.quit]y[/] :bomb:")
         assert all(line.isprintable() for line in person.lines)
         await person.press("enter")
-        await person.sees("EVENTS", r"\nroot# \u202e[bold red]x[/] [@click=app.quit]y[/]")
+        await person.sees("EVENT HISTORY", r"\nroot# \u202e[bold red]x[/] [@click=app.quit]y[/]")
         assert all(line.isprintable() for line in person.lines)
         await person.press("w")
         await person.sees("critical path", "[bold red]x[/]")
