@@ -453,7 +453,7 @@ def test_damage_is_told_all_else_is_shown_and_the_code_says_so(damaged: Path, co
     assert result.returncode == 1, err
     assert "damaged: " in err
     assert segments(damaged)[1].name in err
-    assert "celeriac log verify tells what is wrong" in err
+    assert "celeriac log verify names each problem" in err
     assert len(result.stdout) > 500
 
 

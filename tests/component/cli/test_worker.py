@@ -73,7 +73,7 @@ def test_a_worker_runs_until_a_signal_and_says_what_it_is_connected_to(cluster: 
     assert "worker and task events" in result.stderr
     assert "mail@lab ready." in result.stderr
     assert "Task shop.leave" in result.stderr
-    assert "mail@lab has stopped." in result.stderr
+    assert "worker: mail@lab has stopped" in result.stderr
 
 
 def test_the_log_goes_to_a_file(cluster: Cluster, place: str, tmp_path: Path) -> None:
