@@ -58,7 +58,7 @@ _WORD: Final = re.compile(r"[A-Za-z][\w'-]*")
 #: Strings that are programs, patterns or statements.
 _CODE: Final = re.compile(
     r"redis\.p?call|\b(?:SELECT|INSERT|DELETE|CREATE|WHERE|VALUES|CONFLICT|CAST|STRUCT|GROUP BY|ORDER BY)\b"
-    r"|^\s*(?:import|from|def|class)\s|\(\?[:P=!<i]|\\[bsdw]\b|struct<|^<[a-z]"
+    r"|^\s*(?:import|from|def|class)\s|[#.]\w+ \{ |\(\?[:P=!<i]|\\[bsdw]\b|struct<|^<[a-z]"
 )
 #: A decorator whose function has a docstring that users see.
 _SHOWS: Final = frozenset({"add_command", "callback", "command", "delete", "get", "post", "put"})
