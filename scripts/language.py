@@ -238,8 +238,8 @@ def bad_words(text: str) -> list[tuple[str, str]]:
 
 
 def has_bad_begin(text: str) -> bool:
-    """Return whether a text begins with What, Who, That, It or This."""
-    return _BAD_BEGIN.match(text) is not None
+    """Return whether a text begins with What, Who, That, It or This; one that begins with a space goes on."""
+    return not text.startswith(" ") and _BAD_BEGIN.match(text) is not None
 
 
 def rate(word: str, texts: Iterable[str]) -> float:

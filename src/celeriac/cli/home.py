@@ -113,7 +113,7 @@ class Home:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             address = os.pread(lock, _NOTE_BYTES, 0).decode(errors="replace")
-            seen = f"its dashboard is {address}" if address else "it is about to start"
+            seen = f"its dashboard is {address}" if address else "its dashboard is starting"
             raise CeleriacError(
                 f"celeriac up runs in {self.folder} already, {seen}; for another take --data FOLDER"
             ) from None

@@ -208,7 +208,7 @@ def compact(
 ) -> Code:
     """Merge small segments, and remove events beyond their retention.
 
-    Retention is set by log_keep, log_keep_failures and log_max_bytes, or by options; 0 is no limit.
+    Retention is set by log_keep, log_keep_failures and log_max_bytes, or by options; 0 removes the limit.
     Recorders and readers may run meanwhile. Run it once a day.
 
     For example:
@@ -290,7 +290,7 @@ def _tell_compacted(done: dict[str, int], *, is_foretold: bool) -> None:
     if not is_foretold:
         output.write(f"{gone} removed")
     elif done["trimmed"]:
-        output.write(f"{gone} would be removed, and the events of trimmed segments that are no failures")
+        output.write(f"{gone} would be removed, and the events without a failure of trimmed segments")
     else:
         output.write(f"{gone} would be removed")
 

@@ -86,10 +86,10 @@ def nodes_that_answer(session: Session, order: Order) -> list[str]:
 def _ask(session: Session, order: Order, what: str) -> list[str]:
     """Tell whom a command concerns, and return them."""
     if not session.is_attended():
-        raise CallerError(f"This would {what}. Without a terminal to ask at, confirm it with --yes")
+        raise CallerError(f"Cannot ask before it would {what}: there is no terminal. Confirm with --yes")
     nodes = nodes_that_answer(session, order)
     if nodes:
-        output.say(f"This will {what}, on {count_text(len(nodes), 'node')}: {node_names(nodes)}")
+        output.say(f"About to {what}, on {count_text(len(nodes), 'node')}: {node_names(nodes)}")
     else:
         output.say(f"no node answered of {_whom(order)}, so nothing was sent. To send it anyway, add --yes")
     return nodes

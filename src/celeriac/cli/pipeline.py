@@ -271,7 +271,7 @@ def _opened(
     made = _loaded("celeriac.pipeline.job").Pipeline
     remote = place.remote or (None if place.master else settings.spark_remote)
     master = place.master or settings.spark_master
-    output.say(f"starting Spark on {sanitize_place(remote or master or 'this machine')}")
+    output.say(f"starting Spark on {sanitize_place(remote or master or 'local machine')}")
     with open_session(master=master, remote=remote, conf=conf) as spark, Progress(what) as progress:
         job: Pipeline = made(
             spark,

@@ -60,8 +60,8 @@ def result(
     """Show the state of a task, and its return value or its error.
 
     With --wait, waits until the task has ended. PENDING means that no result is stored for the id: a
-    backend cannot tell a queued task from an unknown id. The exit code is 0 if the task succeeded or has
-    not ended, 1 if it failed, was revoked, or its result cannot be read, and 69 after --timeout.
+    backend cannot distinguish a queued task from an unknown id. The exit code is 0 if the task succeeded or
+    has not ended, 1 if it failed, was revoked, or its result cannot be read, and 69 after --timeout.
 
     For example:
       celeriac result 3f6c6d52-6d5b-4c1c-9b8e-2f6c1d1f8a10

@@ -74,7 +74,7 @@ def test_json_tells_id_and_task(cluster: Cluster) -> None:
         (["shop.add", "--eta", "tomorrow"], "eta is 'tomorrow'"),
         (["shop.add", "--id", ""], "task_id is ''"),
         (["shop.add", "--timeout", "5"], "Add --wait"),
-        ([""], "the name of a task"),
+        ([""], "task names are strings"),
     ],
 )
 def test_what_cannot_be_sent_is_a_mistake_in_usage(cluster: Cluster, arguments: list[str], told: str) -> None:

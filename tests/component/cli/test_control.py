@@ -50,7 +50,7 @@ def test_somebody_at_a_terminal_is_told_whom_it_concerns_and_asked(cluster: Clus
 
     assert result.exit_code == 0
     assert (
-        "This will revoke task t1, and terminate those that run with SIGTERM, on 2 nodes: a@1, b@1\n"
+        "About to revoke task t1, and terminate those that run with SIGTERM, on 2 nodes: a@1, b@1\n"
         in result.stderr
     )
     assert "Continue? [y/N]" in result.stderr
@@ -81,7 +81,7 @@ def test_without_a_terminal_a_command_is_refused_and_the_flag_is_named(cluster: 
 
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: This would shut down the workers. Without a terminal to ask at, confirm it with --yes\n"
+        "error: Cannot ask before it would shut down the workers: there is no terminal. Confirm with --yes\n"
     )
     assert cluster.commands() == []
 

@@ -287,7 +287,8 @@ def test_without_a_terminal_it_is_refused_and_the_flag_is_named(cluster: Cluster
 
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: This would hold election e1 on tidy. Without a terminal to ask at, confirm it with --yes\n"
+        "error: Cannot ask before it would hold election e1 on tidy: there is no terminal. "
+        "Confirm with --yes\n"
     )
     assert cluster.commands() == []
 
@@ -298,7 +299,7 @@ def test_who_does_not_say_yes_holds_no_election(cluster: Cluster) -> None:
     result = cluster.run("elect", "tidy", "--id", "e1", is_attended=True, answer="n\n")
 
     assert result.exit_code == 1
-    assert "This will hold election e1 on tidy, on 1 node: a@1" in result.stderr
+    assert "About to hold election e1 on tidy, on 1 node: a@1" in result.stderr
     assert elections(cluster) == []
 
 

@@ -256,7 +256,7 @@ def test_where_the_dashboard_is_does_not_wait_for_the_rest(
     ("printed", "news"),
     [
         (
-            "starting Spark on this machine\n1 event of 1 segment in 2 s; news of 1 task\n",
+            "starting Spark on local machine\n1 event of 1 segment in 2 s; news of 1 task\n",
             "1 event of 1 segm",
         ),
         ("1,697 events of 2 segments in 2 s\nleft out: something\n", "1,697 events of 2 segments"),
