@@ -126,7 +126,7 @@ def test_an_unsupported_result_backend_fails_only_where_results_are_read(project
     result = run_program("result", "no-such-id", "-A", "mysite", cwd=project)
 
     assert result.returncode == 78
-    assert "result_backend is 'django-db://'; use redis://" in result.stderr
+    assert "result_backend 'django-db://' is not supported; use redis://" in result.stderr
 
 
 def test_the_broker_option_goes_before_the_app(project: Path) -> None:

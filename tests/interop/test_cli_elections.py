@@ -73,7 +73,7 @@ def test_a_redis_that_keeps_nothing_is_told_as_such() -> None:
         shown = run(forgetful, "leaders")
         result = run(forgetful, "elect", "tidy", "--force", "--yes", "--timeout", "0.2")
 
-    assert shown.stderr == "nobody is known to lead anything now\n"
+    assert shown.stderr == 'No leases held. A program acquires one with app.leadership("name")\n'
     assert shown.stdout.startswith(
         "level L1, below election_min_level (L2), so nobody can lead: Redis stores"
     )
