@@ -69,7 +69,8 @@ def spark(
     from tests.spark.published import INTERPRETED, QUICK  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("spark")
-    # Plans are compiled in the long form of all tests, else in those that ask for ``compiled_spark``.
+    # In the long form of all tests plans are compiled and rows are split; else in those that ask for
+    # ``compiled_spark`` or ``split_spark``.
     conf = QUICK if IS_LONG else INTERPRETED
     with open_session(master="local[2]", conf=conf, log_file=folder / "spark.log") as session:
         request.config.stash[_WATCH] = JavaWatch(session, folder)
@@ -78,10 +79,24 @@ def spark(
 
 
 @pytest.fixture(scope="session")
+def split_spark(spark: "SparkSession") -> "SparkSession":
+    """The same Spark, with the rows of a table in two tasks."""
+    from tests.spark.published import SPLIT  # noqa: PLC0415
+
+    return _new_session(spark, SPLIT)
+
+
+@pytest.fixture(scope="session")
 def compiled_spark(spark: "SparkSession") -> "SparkSession":
-    """The same Spark, with plans compiled as the product has them."""
+    """The same Spark, with plans compiled and rows split as in the product."""
+    from tests.spark.published import SPLIT  # noqa: PLC0415
+
+    return _new_session(spark, {**SPLIT, **_COMPILED})
+
+
+def _new_session(spark: "SparkSession", settings: dict[str, str]) -> "SparkSession":
     session = spark.newSession()
-    for name, value in _COMPILED.items():
+    for name, value in settings.items():
         session.conf.set(name, value)
     return session
 

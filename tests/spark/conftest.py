@@ -3,12 +3,18 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from celeriac.model.events import TaskEvent
+from celeriac.pipeline.event import narrow
+from celeriac.pipeline.fold import fold
 from celeriac.pipeline.job import Pipeline
+from celeriac.pipeline.schema import table_schema
 from tests.event_logs import seal
 from tests.live import IS_LONG
+from tests.spark.frames import RECORDER, raw_frame
 from tests.spark.published import HALF, TASKS, Half, batches, events_of, write_log
+from tests.spark.task_events import many_tasks
 
 #: Clusters of several Javas, and a million tasks in memory, take minutes: ``make soak`` has them.
 _LONG = ["test_cluster.py", "test_million.py"]
@@ -24,10 +30,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def whole(spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of the log, by one run that took it all at once."""
+def whole(split_spark: SparkSession, log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of the log, by one run that took it all at once; others are compared with them."""
     warehouse = tmp_path_factory.mktemp("tables of [it]") / "w"
-    report = Pipeline(spark, log, warehouse).run()
+    report = Pipeline(split_spark, log, warehouse).run()
     assert report.chunks == 1
     return warehouse
 
@@ -47,3 +53,16 @@ def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Half:
 
     run = Pipeline(spark, log, warehouse, chunk_events=HALF // 2, at=at_point).run()
     return Half(log, warehouse, run)
+
+
+@pytest.fixture(scope="session")
+def events() -> list[TaskEvent]:
+    """The events of tasks of all sorts."""
+    return many_tasks(20_261_115, regular=250, wild=450, usual=250)
+
+
+@pytest.fixture(scope="session")
+def frame(spark: SparkSession, compiled_spark: SparkSession, events: list[TaskEvent]) -> DataFrame:
+    """The tasks of these events as the product makes them: others are compared with these."""
+    made = fold(narrow(raw_frame(compiled_spark, events), [RECORDER]))
+    return spark.createDataFrame(made.collect(), table_schema("tasks"))

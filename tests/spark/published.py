@@ -48,14 +48,22 @@ QUICK: Final = {
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # A plan as text is for the UI.
+    "spark.sql.ui.explainMode": "simple",
+    # A large young generation is collected a few times, a small one all the time.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms1g -Xmn512m",
 }
-#: To compile the plan of a small frame takes longer than to interpret it.
+#: To compile the plan of a small frame takes longer than to interpret it, and to split a few rows among two
+#: tasks takes twice the time of one.
 INTERPRETED: Final = {
     **QUICK,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
 }
+#: The rows of a table in two tasks, wherever that may matter.
+SPLIT: Final = {"spark.sql.shuffle.partitions": "2", "spark.sql.leafNodeDefaultParallelism": "2"}
 
 Rows = dict[str, list[tuple[Any, ...]]]
 

@@ -22,12 +22,10 @@ from celeriac.model.events import (
     TaskEvent,
 )
 from celeriac.pipeline.attempt import attempts
-from celeriac.pipeline.event import narrow
-from celeriac.pipeline.fold import fold
 from celeriac.pipeline.schema import HISTORY, table_schema
 from celeriac.testing.histories import regular_history
-from tests.spark.frames import RECORDER, raw_frame, rows
-from tests.spark.task_events import ISO, ISO_AT, many_tasks
+from tests.spark.frames import rows
+from tests.spark.task_events import ISO, ISO_AT
 
 DAY = "2026-11-14"
 ETAS = {"soon": 2.5, "later": 4.5, "2026-11-15T00:00:00+00:00": 1_794_700_800.0, "now": float("nan")}
@@ -172,8 +170,9 @@ def test_attempts_are_those_that_the_same_events_give_in_memory(spark: SparkSess
     assert all(outcomes.count(outcome) > 10 for outcome in wanted)
 
 
-def test_attempts_of_folded_events_are_those_that_they_give_in_memory(spark: SparkSession) -> None:
-    events = many_tasks(20_261_116, regular=250, wild=250, usual=250)
+def test_attempts_of_folded_events_are_those_that_they_give_in_memory(
+    frame: DataFrame, events: list[TaskEvent]
+) -> None:
     by_task: dict[str, list[TaskEvent]] = {}
     for event in events:
         by_task.setdefault(event.uuid, []).append(event)
@@ -183,7 +182,7 @@ def test_attempts_of_folded_events_are_those_that_they_give_in_memory(spark: Spa
         for each in attempts_of(Case(uuid, told).history, {ISO: ISO_AT}.get)
     }
 
-    made = rows(attempts(fold(narrow(raw_frame(spark, events), [RECORDER]))))
+    made = rows(attempts(frame))
 
     names = Attempt.__struct_fields__
     assert {_name(row): {name: row[name] for name in names} for row in made} == expected

@@ -13,7 +13,7 @@ import pytest
 from celeriac.pipeline.java import find_java
 from celeriac.programs.process import GuardedProcess, wait_until
 from tests.spark.jobs import run_job
-from tests.spark.published import INTERPRETED, Rows, events_of, tables_of, write_log
+from tests.spark.published import INTERPRETED, SPLIT, Rows, events_of, tables_of, write_log
 
 SPARK = Path(pyspark.__file__).parent
 PATIENCE = 180.0
@@ -43,6 +43,7 @@ def test_a_cluster_of_a_master_and_two_workers_makes_the_same_tables(
     warehouse = tmp_path / "warehouse"
     conf = {
         **INTERPRETED,
+        **SPLIT,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.executor.memory": "512m",
@@ -96,6 +97,7 @@ def connect_server(folder: Path) -> Iterator[str]:
     port = free_port()
     conf = {
         **INTERPRETED,
+        **SPLIT,
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": LOOPBACK,

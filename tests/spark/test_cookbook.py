@@ -12,10 +12,12 @@ from tests.tidy.repository import ROOT, blocks
 PAGE = ROOT / "docs" / "howto" / "query-the-tables.md"
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_examples_with_spark_print_what_the_page_shows(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert spark is SparkSession.getActiveSession()
+    # The examples use what is there, and start no Java.
+    assert SparkSession.getActiveSession() is not None
     cookbook.publish_tables(tmp_path)
     monkeypatch.setenv(cookbook.MARK, str(tmp_path))
     namespace: dict[str, object] = {}

@@ -24,7 +24,7 @@ from celeriac.pipeline.schema import table_schema
 from tests.live import IS_LONG
 from tests.property.strategies import tight_bounds
 from tests.spark.frames import RECORDER, raw_frame, rows
-from tests.spark.task_events import Row, many_tasks
+from tests.spark.task_events import Row
 from tests.spark.task_rows import expected_rows, kept
 
 _TYPES = ("received", "started", "succeeded", "failed", "retried", "rejected", "revoked")
@@ -43,17 +43,6 @@ def without(tasks: Iterable[Row], *names: str) -> list[Row]:
 
 
 # -- the laws
-
-
-@pytest.fixture(scope="module")
-def events() -> list[TaskEvent]:
-    return many_tasks(20_261_115, regular=250, wild=450, usual=250)
-
-
-@pytest.fixture(scope="module")
-def frame(spark: SparkSession, compiled_spark: SparkSession, events: list[TaskEvent]) -> DataFrame:
-    """The tasks as the product makes them: others are made without compiling, and compared with these."""
-    return spark.createDataFrame(fold(narrow_frame(compiled_spark, events)).collect(), table_schema("tasks"))
 
 
 @pytest.fixture(scope="module")

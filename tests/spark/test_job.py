@@ -153,9 +153,9 @@ def test_files_that_no_table_has_any_more_are_kept_for_readers_and_then_removed(
 
 
 def test_a_log_that_is_read_again_gives_the_same_tables(
-    spark: SparkSession, whole: Path, in_parts: InParts
+    split_spark: SparkSession, whole: Path, in_parts: InParts
 ) -> None:
-    Pipeline(spark, in_parts.log, in_parts.warehouse).backfill(BEGIN_AT, BEGIN_AT + 3600)
+    Pipeline(split_spark, in_parts.log, in_parts.warehouse).backfill(BEGIN_AT, BEGIN_AT + 3600)
 
     assert manifest_of(in_parts.warehouse).events == manifest_of(whole).events
     assert tables_of(in_parts.warehouse) == tables_of(whole)

@@ -1,6 +1,7 @@
 """The process that drives Spark is killed at every point: what is published is whole, and ends up the same.
 
-``HYPOTHESIS_PROFILE=long`` kills it five times in a batch and five times in a stream.
+A batch is killed, and then a stream that goes on with it. ``HYPOTHESIS_PROFILE=long`` also kills five batches
+one after the other, and five streams.
 """
 
 from pathlib import Path
@@ -27,14 +28,15 @@ from tests.spark.published import (
 )
 
 EVENTS = events_of(TASKS)
-#: Where, and at which visit. A batch begins with tables of the first half, and is killed in the second.
-BATCH = [("tasks-staged", 1)]
-STREAM = [("before-commit", 1)]
+#: How a job runs, where it is killed, and at which visit. Each goes on with what those before it have left.
+KILLS = {"batch-stream": [("run", "tasks-staged", 1), ("follow", "before-commit", 1)]}
 if IS_LONG:
-    # It begins without tables. What is published once is not visited again.
+    # These begin without tables. What is published once is not visited again.
     EARLY = [("chunk-read", 1), ("tasks-staged", 1), ("before-publish", 1)]
     BATCH = [*EARLY, ("tasks-staged", 2), ("after-publish", 1)]
-    STREAM = [*EARLY, ("after-publish", 1), *STREAM]
+    STREAM = [*EARLY, ("after-publish", 1), ("before-commit", 1)]
+    KILLS["batch"] = [("run", *each) for each in BATCH]
+    KILLS["stream"] = [("follow", *each) for each in STREAM]
 KILLED = 137
 
 
@@ -76,51 +78,36 @@ class Reader:
         self.versions.add(manifest.version)
 
 
-@pytest.fixture
-def warehouse(half: Half, tmp_path: Path) -> Path:
-    """A warehouse with the first half of the log; in the long form an empty one."""
-    folder = tmp_path / "warehouse"
-    return folder if IS_LONG else copytree(half.warehouse, folder)
-
-
-def test_a_batch_that_is_killed_again_and_again_ends_with_the_tables_of_one_that_never_was(
-    spark: SparkSession, log: Path, whole: Path, warehouse: Path
+@pytest.mark.parametrize("name", KILLS)
+def test_jobs_that_are_killed_again_and_again_end_with_the_tables_of_one_that_never_was(
+    spark: SparkSession, log: Path, whole: Path, half: Half, tmp_path: Path, *, name: str
 ) -> None:
-    before, chunks = (0, 2) if IS_LONG else (manifest_of(warehouse).version, 1)
-    with Reader(warehouse) as reader:
-        codes = [
-            run_job(log, warehouse, point=point, visit=visit, chunk_events=HALF) for point, visit in BATCH
-        ]
-        Pipeline(spark, log, warehouse, chunk_events=HALF).run()
-
-    assert codes == [KILLED] * len(BATCH)
-    assert tables_of(warehouse) == tables_of(whole)
-    assert reader.wrong == []
-    assert reader.versions
-    assert manifest_of(warehouse).version == before + chunks
-
-
-def test_a_stream_that_is_killed_again_and_again_ends_with_the_tables_of_a_batch(
-    spark: SparkSession, log: Path, whole: Path, tmp_path: Path
-) -> None:
-    warehouse = tmp_path / "warehouse"
-    chunk_events = HALF if IS_LONG else len(EVENTS)
+    warehouse, begins_empty = tmp_path / "warehouse", name != "batch-stream"
+    before, chunks = (0, 2) if begins_empty else (manifest_of(half.warehouse).version, 1)
+    if not begins_empty:
+        copytree(half.warehouse, warehouse)
 
     with Reader(warehouse) as reader:
         codes = [
             run_job(
                 log,
                 warehouse,
-                mode="follow",
+                mode=mode,
                 events=len(EVENTS) + 1,
                 point=point,
                 visit=visit,
-                chunk_events=chunk_events,
+                chunk_events=HALF,
             )
-            for point, visit in STREAM
+            for mode, point, visit in KILLS[name]
         ]
-        follow_until(Pipeline(spark, log, warehouse, chunk_events=chunk_events), warehouse, len(EVENTS))
+        job = Pipeline(spark, log, warehouse, chunk_events=HALF)
+        if name == "batch":
+            job.run()
+        else:
+            follow_until(job, warehouse, len(EVENTS))
 
-    assert codes == [KILLED] * len(STREAM)
+    assert codes == [KILLED] * len(KILLS[name])
     assert tables_of(warehouse) == tables_of(whole)
     assert reader.wrong == []
+    assert reader.versions
+    assert manifest_of(warehouse).version == before + chunks
