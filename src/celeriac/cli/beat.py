@@ -23,6 +23,7 @@ from celeriac.node.leadership import MAX_NAME_CHARS
 from celeriac.node.schedule_entry import ScheduleEntry, read_schedule, read_zone
 from celeriac.node.term import check_level, lease_key
 from celeriac.node.tick_sender import TickSender
+from celeriac.views.format import format_duration
 from celeriac.views.schedule import ScheduleRow, schedule_rows
 from celeriac.views.text import visible
 
@@ -112,7 +113,7 @@ def banner(app: "Celeriac", name: str, entries: Mapping[str, ScheduleEntry], *, 
     rows = {
         "broker": sanitize_url(conf.broker_url),
         "guarantee": _level_text(app),
-        "lease": f"{ttl:g} s",
+        "lease": format_duration(ttl),
         "zone": conf.timezone,
         "schedule": ", ".join(shown[:_MOST_ENTRIES]) + more,
     }

@@ -253,14 +253,14 @@ def _workers(facts: Facts) -> Finding:
             name,
             Status.FAILED,
             f"{len(names)} answer, {len(silent)} do not",
-            f"heartbeats come, but no answer within {facts.timeout:g} s, from {node_names([*silent])}",
+            f"heartbeats, but no answer within {format_duration(facts.timeout)}: {node_names([*silent])}",
             f"celeriac doctor --timeout {max(5.0, 2 * facts.timeout):g}  # then restart the silent ones",
             nodes=silent,
         )
     if names:
         count = f"{len(names)} answer{'s' if len(names) == 1 else ''}"
         return Finding(name, Status.OK, f"{count}: {node_names([*names])}", nodes=names)
-    reason = f"no worker answers within {facts.timeout:g} s"
+    reason = f"no worker answers within {format_duration(facts.timeout)}"
     if facts.broker.other_databases:
         listed = ", ".join(map(str, facts.broker.other_databases))
         reason += f", and workers are in database {listed} of this Redis: the number in the URL is wrong"
@@ -283,15 +283,15 @@ def _task_events(facts: Facts) -> list[Finding]:
         found.append(Finding("task events", Status.OK, f"on: {node_names(on)}", nodes=tuple(on)))
     if off := sides[False]:
         reason = (
-            f"tasks ran in {facts.listened:.1f} s, and no event of them came: no task is seen or recorded"
+            f"tasks ran in {format_duration(facts.listened)} without task events: no task is seen or recorded"
         )
         fix = f"celeriac control enable-events{_destinations(off)}  # for good: start workers with -E"
         value = f"off: {node_names(off)}"
         found.append(Finding("task events", Status.FAILED, value, reason, fix, nodes=tuple(off)))
     if unsure := sides[None]:
         reason = (
-            f"worker_send_task_events is not set, and no task ran in {facts.listened:.1f} s: -E cannot be "
-            "seen. Run this again while tasks run"
+            f"worker_send_task_events is not set, and no task ran in {format_duration(facts.listened)}: "
+            "-E cannot be detected. Run it again while tasks run"
         )
         fix = f"celeriac control enable-events{_destinations(unsure)}"
         value = f"unknown: {node_names(unsure)}"

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from celeriac.views.format import format_duration
 from celeriac.views.text import visible
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ def probe_line(probe: "Probe", timeout: float) -> str:
     if probe.error:
         return f"{name}: seen, answers with an error: {visible(probe.error, 300)}"
     if not probe.is_seen:
-        return f"{name}: not seen: no heartbeat and no answer within {timeout:g} s"
+        return f"{name}: not seen: no heartbeat and no answer within {format_duration(timeout)}"
     if not probe.has_answered:
-        return f"{name}: seen by its heartbeat, but no answer within {timeout:g} s"
+        return f"{name}: seen by its heartbeat, but no answer within {format_duration(timeout)}"
     if not probe.queues:
         return f"{name}: seen, answers, but consumes from no queue"
     shown = ", ".join(visible(queue, _NAME_CHARS) for queue in probe.queues[:_SHOWN_QUEUES])
