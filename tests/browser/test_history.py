@@ -91,13 +91,13 @@ def test_percentiles_are_those_of_the_api(kept: Dashboard, visit: Visit) -> None
     expect(page.locator("[data-tile=failed]")).to_have_text(format_count(whole["failed"]))
     for mark in ("wait_p50", "wait_p95", "wait_p99", "run_p50", "run_p95", "run_p99"):
         expect(page.locator(f"[data-tile={mark}]")).to_have_text(format_duration(whole[mark]))
-    told = rows_of(page.get_by_role("region", name="Attempts, waits and run times"))
+    told = rows_of(page.get_by_role("region", name="Attempts, queue wait and run time"))
     assert [row[0] for row in told] == [
         each["at"].replace("T", " ").replace("Z", "") for each in reversed(hours)
     ]
     assert [row[9] for row in told] == [format_duration(each["run_p99"]) for each in reversed(hours)]
     assert len(hours) == 23
-    expect(page.get_by_role("img", name="Percentiles of the wait in queues over time")).to_be_visible()
+    expect(page.get_by_role("img", name="Queue wait percentiles over time")).to_be_visible()
     visitor.check_access()
     keep_picture(page, "history")
 
@@ -108,10 +108,10 @@ def test_what_is_asked_is_in_the_address_and_a_link_to_it_shows_the_same(
     # A month, of which the tables have the same whenever it is asked for.
     page = answered(visit(kept).go("/history?range=month"))
 
-    page.get_by_label("Task, or a glob").fill("mail.*")
-    page.get_by_label("Worker, or a glob").fill("w2@lab")
-    page.get_by_label("Queue, or a glob").fill("mail")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_label("Task (glob)").fill("mail.*")
+    page.get_by_label("Worker (glob)").fill("w2@lab")
+    page.get_by_label("Queue (glob)").fill("mail")
+    page.get_by_role("button", name="Run").click()
     page.wait_for_url(re.compile(r"/history\?.*task=mail\.%2A&worker=w2%40lab&queue=mail"))
     answered(page)
     shown = page.locator("[data-tile=attempts]").inner_text()
@@ -120,8 +120,8 @@ def test_what_is_asked_is_in_the_address_and_a_link_to_it_shows_the_same(
 
     assert int(shown.replace(",", "")) > 0
     expect(again.locator("[data-tile=attempts]")).to_have_text(shown)
-    expect(again.get_by_label("Task, or a glob")).to_have_value("mail.*")
-    again.get_by_label("Queue, or a glob").fill("celery")
+    expect(again.get_by_label("Task (glob)")).to_have_value("mail.*")
+    again.get_by_label("Queue (glob)").fill("celery")
     again.keyboard.press("Enter")
     again.wait_for_url(re.compile("queue=celery"))
     expect(again.locator("[data-empty=latency]")).to_contain_text("The tables have no attempt")
@@ -132,17 +132,17 @@ def test_another_time_is_chosen_and_an_exact_one_too(kept: Dashboard, visit: Vis
 
     page.get_by_role("combobox", name="Time", exact=True).click()
     page.get_by_role("option", name="Last 7 days").click()
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Run").click()
     page.wait_for_url("**/history?range=week")
     answered(page)
     (week,) = kept.api("history/latency")
     expect(page.locator("[data-tile=attempts]")).to_have_text(format_count(week["attempts"]))
 
     page.get_by_role("combobox", name="Time", exact=True).click()
-    page.get_by_role("option", name="From, to").click()
+    page.get_by_role("option", name="Custom range").click()
     begin = datetime.fromtimestamp(NOW - 2 * HOUR, UTC)
-    page.get_by_label("From, UTC").fill(begin.strftime("%Y-%m-%dT%H:%M:%S"))
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_label("Start (UTC)").fill(begin.strftime("%Y-%m-%dT%H:%M:%S"))
+    page.get_by_role("button", name="Run").click()
     page.wait_for_url(f"**/history?since={NOW - 2 * HOUR}")
     answered(page)
     (two,) = kept.api("history/latency", since=NOW - 2 * HOUR)
@@ -179,11 +179,11 @@ def test_tasks_workers_and_queues_are_told_apart_as_by_the_api(kept: Dashboard, 
     page = answered(visitor.go(f"/history?since={span['since']}&until={span['until']}"))
 
     def shown(per: str) -> list[list[str]]:
-        return rows_of(page.get_by_role("region", name=f"Told apart by {per}"))
+        return rows_of(page.get_by_role("region", name=f"By {per}"))
 
     assert shown("task") == apart(kept, "task", **span)
-    page.get_by_role("combobox", name="Told apart").click()
-    page.get_by_role("option", name="By worker").click()
+    page.get_by_role("combobox", name="Group by").click()
+    page.get_by_role("option", name="Worker").click()
     page.wait_for_url("**&per=worker#apart")
     assert [row[0] for row in shown("worker")] == ["w1@lab", "w2@lab"]
     assert shown("worker") == apart(kept, "worker", **span)
@@ -223,7 +223,7 @@ def test_two_times_are_compared_and_what_got_worse_is_marked(kept: Dashboard, vi
         "history/compare",
         a_since=middle - 6 * HOUR, a_until=middle, b_since=middle, b_until=middle + 6 * HOUR,
     )  # fmt: skip
-    table = page.get_by_role("region", name="Then and now")
+    table = page.get_by_role("region", name="Comparison")
     rows = {row[0]: row for row in rows_of(table)}
 
     assert list(rows) == [each["measure"] for each in told]
@@ -235,9 +235,9 @@ def test_two_times_are_compared_and_what_got_worse_is_marked(kept: Dashboard, vi
     visitor.check_access()
     keep_screenshot(page, "history-compare")
 
-    page.get_by_role("combobox", name="Compared with").click()
-    page.get_by_role("option", name="The same time a week before").click()
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("combobox", name="Compare with").click()
+    page.get_by_role("option", name="Same time last week").click()
+    page.get_by_role("button", name="Run").click()
     page.wait_for_url("**against=last-week")
     answered(page)
     expect(table.locator("tr").filter(has_text="attempts").locator("td").nth(1)).to_have_text("0")
@@ -246,16 +246,16 @@ def test_two_times_are_compared_and_what_got_worse_is_marked(kept: Dashboard, vi
 def test_a_comparison_is_narrowed_by_worker_and_queue(kept: Dashboard, visit: Visit) -> None:
     middle = NOW - 24 * HOUR
     page = answered(visit(kept).go(f"/history?tab=compare&since={middle}&until={middle + 6 * HOUR}"))
-    rows = page.get_by_role("region", name="Then and now").locator("tr")
+    rows = page.get_by_role("region", name="Comparison").locator("tr")
     attempts = rows.filter(has_text="attempts").locator("td")
     expect(attempts).to_have_text(["attempts", "48", "48", "same"])
 
-    page.get_by_label("Worker, or a glob").fill("w2@*")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_label("Worker (glob)").fill("w2@*")
+    page.get_by_role("button", name="Run").click()
     page.wait_for_url("**worker=w2%40%2A**")
     expect(attempts).to_have_text(["attempts", "24", "24", "same"])
-    page.get_by_label("Queue, or a glob").fill("celery")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_label("Queue (glob)").fill("celery")
+    page.get_by_role("button", name="Run").click()
     page.wait_for_url("**queue=celery**")
 
     expect(page.locator("[data-empty=compare]")).to_be_visible()
@@ -265,9 +265,9 @@ def test_the_times_that_workers_were_there_are_told(kept: Dashboard, visit: Visi
     visitor = visit(kept)
     page = answered(visitor.go("/history"))
 
-    page.get_by_role("navigation", name="What is asked of the history").get_by_text("Workers").click()
+    page.get_by_role("navigation", name="History views").get_by_text("Workers").click()
     page.wait_for_url("**/history?tab=sessions")
-    rows = rows_of(page.get_by_role("region", name="When worker processes were there"))
+    rows = rows_of(page.get_by_role("region", name="Worker sessions"))
 
     assert [(row[0], row[1], row[4], row[5]) for row in rows] == [
         ("w1@lab", "11", "lost", ""), ("w1@lab", "12", "open", "yes"),
@@ -296,11 +296,11 @@ def test_the_overview_has_the_last_day(kept: Dashboard, visit: Visit) -> None:
     page = visitor.go("/")
     section = page.locator("[data-last-day]")
 
-    expect(section.get_by_role("img", name="Percentiles of the run time over time")).to_be_visible()
+    expect(section.get_by_role("img", name="Run time percentiles over time")).to_be_visible()
     expect(page.locator("[data-empty=history]")).to_be_hidden()
     visitor.check_access()
     keep_screenshot(page, "overview-history")
-    section.get_by_role("link", name="More of the history").click()
+    section.get_by_role("link", name="Open History").click()
     page.wait_for_url("**/history")
 
 

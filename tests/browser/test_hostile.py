@@ -120,11 +120,11 @@ def test_who_is_asked_whether_to_act_is_shown_it_as_text(attacked: Dashboard, vi
         # It goes on, in a state that has the name of the attack.
         page = visitor.go(f"/tasks/{quote(f'custom {text}', safe='')}")
         page.locator("[data-action=terminate]").click()
-        dialog = expect_asked(visitor, f"custom {text}", f"This concerns 1 {visible(text.upper(), 40)}:")
+        dialog = expect_asked(visitor, f"custom {text}", f"1 task (1 {visible(text.upper(), 40)}):")
         dialog.get_by_role("button", name="Cancel").click()
         expect(dialog).to_have_count(0)
         page.locator("[data-action=retry]").click()
-        dialog = expect_asked(visitor, f"custom {text}", f"it has not ended: {visible(text.upper(), 40)}")
+        dialog = expect_asked(visitor, f"custom {text}", f"not finished: {visible(text.upper(), 40)}")
         dialog.get_by_role("button", name="Cancel").click()
         expect(dialog).to_have_count(0)
 
@@ -139,7 +139,7 @@ def test_what_was_done_is_told_as_text(attacked: Dashboard, visit: Visit) -> Non
         # As another queue, too.
         dialog.get_by_label("Another queue").fill(f"to {text}")
         expect_asked(visitor, f"again {text}", f"→ to {text}", f"Sent to queues: 1 to {text}")
-        page.locator("[data-do-it]").click()
+        page.locator("[data-confirm-action]").click()
         expect_told(page, f"to to {text}")
         check(visitor)
 
@@ -165,9 +165,9 @@ def test_what_a_worker_answers_is_told_as_text(
         visitor = visit(attacked)
         page = visitor.go(f"/workers/{quote(text, safe='')}")
         page.get_by_label("Queue", exact=True).fill(text)
-        page.get_by_role("button", name="Add", exact=True).click()
-        expect_asked(visitor, text, f"Take tasks from a queue: {visible(text, 80)}")
-        page.locator("[data-do-it]").click()
+        page.get_by_role("button", name="Add queue").click()
+        expect_asked(visitor, text, f"Add queue: {visible(text, 80)}")
+        page.locator("[data-confirm-action]").click()
 
         expect_told(page, f"add-consumer: {text}: {visible({'ok': text}, 200)}")
         check(visitor)

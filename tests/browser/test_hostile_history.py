@@ -84,7 +84,7 @@ def test_what_is_told_apart_is_text(attacked: Dashboard, visit: Visit, per: str)
         visit(attacked), f"/history?per={per}&range=hour&by=none&until={NOW}&since={NOW - 2 * HOUR}"
     )
 
-    rows = page.get_by_role("region", name=f"Told apart by {per}").locator("tbody tr")
+    rows = page.get_by_role("region", name=f"By {per}").locator("tbody tr")
     expect(rows).to_have_count(len(CORPUS))
     for row in rows.all():
         expect(row.locator("td").first).to_contain_text(SEEN)
@@ -101,7 +101,7 @@ def test_names_in_rankings_are_text(attacked: Dashboard, visit: Visit, ranking: 
 def test_times_of_workers_are_text(attacked: Dashboard, visit: Visit) -> None:
     page = look_at(visit(attacked), "/history?tab=sessions")
 
-    rows = page.get_by_role("region", name="When worker processes were there").locator("tbody tr")
+    rows = page.get_by_role("region", name="Worker sessions").locator("tbody tr")
     expect(rows).to_have_count(len(CORPUS))
     for row in rows.all():
         for column in (0, 4, 10):
@@ -135,13 +135,11 @@ def test_a_task_that_only_the_tables_know_is_text(attacked: Dashboard, visit: Vi
 def test_links_of_names_lead_to_what_is_named_so(attacked: Dashboard, visit: Visit) -> None:
     visitor = visit(attacked)
     page = look_at(visitor, f"/history?since={NOW - 2 * HOUR}")
-    link = page.get_by_role("region", name="Told apart by task").get_by_role(
-        "link", name=CORPUS[1], exact=True
-    )
+    link = page.get_by_role("region", name="Task").get_by_role("link", name=CORPUS[1], exact=True)
 
     link.click()
     page.wait_for_url("**/history?task=**")
 
-    expect(page.get_by_label("Task, or a glob")).to_have_value(CORPUS[1])
+    expect(page.get_by_label("Task (glob)")).to_have_value(CORPUS[1])
     expect(page.locator("[data-tile=attempts]")).to_have_text("2")
     check(visitor)

@@ -111,7 +111,7 @@ def opened_dialogs(link: ClientConnection) -> int:
     with suppress(TimeoutError):
         while True:
             told.append(str(link.recv(0)))
-    return sum("data-do-it" in each for each in told)
+    return sum("data-confirm-action" in each for each in told)
 
 
 def test_nobody_can_click_on_the_page_of_another(opened: Open) -> None:
@@ -121,11 +121,11 @@ def test_nobody_can_click_on_the_page_of_another(opened: Open) -> None:
     with theirs.link() as operators:
         with own.link() as viewers:
             viewers.send(click)
-            assert not hear(viewers, "data-do-it")  # it was cut off
+            assert not hear(viewers, "data-confirm-action")  # it was cut off
         assert opened_dialogs(operators) == 0
         operators.send(click)
 
-        assert hear(operators, "data-do-it")
+        assert hear(operators, "data-confirm-action")
 
 
 def test_nobody_takes_over_the_link_of_another(opened: Open) -> None:
@@ -145,7 +145,7 @@ def test_who_logs_out_is_not_heard_any_more(opened: Open) -> None:
         assert own.client.post("/logout").status_code == 303
         link.send(own.click("data-action", "revoke"))
 
-        assert not hear(link, "data-do-it")
+        assert not hear(link, "data-confirm-action")
 
 
 @pytest.mark.parametrize("sends", [True, False])
@@ -170,7 +170,7 @@ def test_who_sends_without_end_is_cut_off(opened: Open) -> None:
 
         assert not hear(link, "anything at all")
         others.send(other.click("data-action", "revoke"))
-        assert hear(others, "data-do-it")
+        assert hear(others, "data-confirm-action")
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null"])

@@ -56,7 +56,7 @@ def test_a_wrong_password_is_told_and_lets_nobody_in(locked: Dashboard, visit: V
 
     page = log_in(visitor, "vera", "wrong")
 
-    expect(page.get_by_role("alert")).to_have_text("No such name, or not its password.")
+    expect(page.get_by_role("alert")).to_have_text("Wrong username or password.")
     assert visitor.page.context.cookies() == []
     # The browser says by itself that it was refused.
     visitor.errors[:] = [error for error in visitor.errors if "401" not in error]
@@ -74,7 +74,7 @@ def test_only_an_operator_is_shown_what_he_may_do(
     for path in ("/tasks/t1", "/workers/w1@lab"):
         visitor.go(path)
         expect(page.locator("main")).to_contain_text("w1@lab")
-        buttons = page.get_by_role("button", name="Retry" if "tasks" in path else "Shut it down")
+        buttons = page.get_by_role("button", name="Retry" if "tasks" in path else "Shut down")
         expect(buttons).to_have_count(1 if may_act else 0)
 
 

@@ -133,9 +133,9 @@ def test_a_silent_recorder_and_old_tables_are_told_with_the_way_to_more(
     alerts = page.locator("[data-alerts] a")
 
     expect(alerts).to_have_count(2)
-    expect(alerts.first).to_contain_text("nothing is recorded: recorder eu-1: no status update")
+    expect(alerts.first).to_contain_text("Events are not recorded: recorder eu-1: no status update")
     expect(alerts.first).to_have_attribute("href", "/cluster")
-    expect(alerts.last).to_contain_text("the tables of the history are 50 hours old")
+    expect(alerts.last).to_contain_text("History tables are 2 d 2 h old")
     expect(alerts.last).to_have_attribute("href", "/history")
     visitor.check_access()
 
@@ -144,7 +144,7 @@ def test_the_last_day_has_attempts_failures_and_retries_of_each_hour(
     neglected: Dashboard, visit: Visit
 ) -> None:
     page = visit(neglected).go()
-    chart = page.get_by_role("img", name="Attempts, failures and retries in each hour")
+    chart = page.get_by_role("img", name="Attempts, failures and retries per hour")
 
     expect(chart).to_be_visible()
     told = chart.evaluate("chart => getElement(chart).chart.getOption().series.map(s => [s.name, s.data])")
@@ -178,7 +178,7 @@ def test_queues_that_cannot_be_asked_for_are_told_with_the_reason(redis: RedisSe
     with dashboard(redis.url, CELERIAC_TASK_DEFAULT_QUEUE="odd") as running:
         page = visit(running).go()
 
-        expect(page.locator("[data-empty=queues]")).to_contain_text("The broker cannot be asked: ")
+        expect(page.locator("[data-empty=queues]")).to_contain_text("Cannot query the broker: ")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -190,7 +190,7 @@ def test_it_is_light_or_dark_as_the_system_is_until_somebody_chooses(
     other = "dark" if scheme == "light" else "light"
     expect(page.locator(f"body.body--{scheme}")).to_be_attached()
 
-    page.get_by_label("Light or dark").click()
+    page.get_by_label("Light or dark theme").click()
     expect(page.locator(f"body.body--{other}")).to_be_attached()
     visitor.go()
 
@@ -213,7 +213,7 @@ def test_it_can_be_walked_by_keys(busy: Dashboard, visit: Visit) -> None:
     page = visit(busy).go()
 
     page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    expect(page.locator(":focus")).to_have_text("Skip to content")
     page.keyboard.press("Enter")
     page.keyboard.press("2")
 
@@ -225,17 +225,17 @@ def test_keys_can_be_turned_off(busy: Dashboard, visit: Visit) -> None:
     button = page.locator("[data-keys]")
 
     button.click()
-    expect(button).to_have_accessible_name("Keys: off")
+    expect(button).to_have_accessible_name("Shortcuts off")
     page.locator("body").click()
     page.keyboard.press("2")
     page.reload()
-    expect(button).to_have_accessible_name("Keys: off")
+    expect(button).to_have_accessible_name("Shortcuts off")
     page.keyboard.press("2")
     page.wait_for_timeout(500)
     assert page.url.endswith("/workers")
 
     button.click()
-    expect(button).to_have_accessible_name("Keys: on")
+    expect(button).to_have_accessible_name("Shortcuts on")
     page.keyboard.press("2")
     page.wait_for_url("**/tasks")
 
@@ -248,7 +248,7 @@ def test_a_browser_that_keeps_nothing_has_its_keys_and_its_choices_all_the_same(
     visitor.page.add_init_script(f"Object.defineProperty(window, 'localStorage', {refusal})")
     page = visitor.go("/tasks")
     page.locator("[data-keys]").click()
-    expect(page.locator("[data-keys]")).to_have_accessible_name("Keys: off")
+    expect(page.locator("[data-keys]")).to_have_accessible_name("Shortcuts off")
     page.locator("[data-keys]").click()
 
     page.keyboard.press("3")

@@ -100,7 +100,7 @@ def test_its_relatives_are_a_tree_of_lists_in_lists(busy: Dashboard, visit: Visi
     page = visitor.go("/tasks/many0")
     told = busy.api("tasks/many0")["family"]["rows"]
 
-    expect(page.get_by_role("list", name="Relatives")).to_be_visible()
+    expect(page.get_by_role("list", name="Related tasks")).to_be_visible()
     items = page.locator("[data-relatives] li")
     expect(items).to_have_count(len(told))
     depths = items.evaluate_all(
@@ -119,7 +119,7 @@ def test_how_many_relatives_are_not_shown_is_said(busy: Dashboard, visit: Visit)
 
     expect(page.locator("[data-kin=sibling]")).to_have_count(19)
     expect(page.locator("[data-relatives] > [data-kin=parent]")).to_contain_text(
-        "not known any more(its name is not known) manyparent, sent 100 more, not shown"
+        "unknown(unknown name) manyparent, sent 100 more, not shown"
     )
 
 
@@ -133,7 +133,7 @@ def test_a_name_that_would_be_markup_is_text(busy: Dashboard, visit: Visit) -> N
 
 def test_it_follows_what_happens(busy: Dashboard, cluster: Cluster, visit: Visit) -> None:
     page = visit(busy).go("/tasks/comes")
-    expect(page.locator("[data-empty=task]")).to_contain_text("No such task is in memory")
+    expect(page.locator("[data-empty=task]")).to_contain_text("Task not in memory")
 
     cluster.send("task-received", uuid="comes", name="shop.pay", args="()", kwargs="{}")
     expect(page.locator("[data-state]")).to_have_text("RECEIVED")
@@ -152,7 +152,7 @@ def test_nothing_known_says_where_else_to_look(busy: Dashboard, visit: Visit) ->
     expect(page.locator("[data-action]")).to_have_count(0)
     visitor.check_access()
     keep_screenshot(page, "task-none")
-    page.get_by_role("link", name="All tasks that are").click()
+    page.get_by_role("link", name="Open Tasks").click()
     page.wait_for_url("**/tasks")
 
 

@@ -91,13 +91,13 @@ def test_nothing_is_done_before_somebody_says_so(shop: Shop, visit: Visit) -> No
     page = visitor.go("/tasks?text=stays")
     expect(page.locator("[data-action=revoke]")).to_be_disabled()
     choose(page, "stays1", "stays2")
-    expect(page.locator("[data-follow]")).to_have_text("Paused while tasks are chosen: 2")
+    expect(page.locator("[data-follow]")).to_have_text("Paused: 2 selected")
     visitor.check_access()
     keep_screenshot(page, "tasks-chosen")
 
     page.locator("[data-action=revoke]").click()
     dialog = page.locator("[data-confirm]")
-    expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 2 RECEIVED:")
+    expect(dialog.locator("[data-concerns]")).to_have_text("2 tasks (2 RECEIVED):")
     expect(dialog).to_contain_text("stays1")
     expect(dialog).to_contain_text("stays2")
     visitor.check_access()
@@ -105,7 +105,7 @@ def test_nothing_is_done_before_somebody_says_so(shop: Shop, visit: Visit) -> No
     dialog.get_by_role("button", name="Cancel").click()
 
     expect(dialog).to_have_count(0)
-    expect(page.locator("[data-follow]")).to_have_text("Follows what happens")
+    expect(page.locator("[data-follow]")).to_have_text("Live")
     assert shop.noted() == []
 
 
@@ -114,7 +114,7 @@ def test_those_that_are_chosen_are_revoked_and_it_is_noted(shop: Shop, visit: Vi
     page = visit(shop.dashboard).go("/tasks?state=RECEIVED&state=REVOKED")
     choose(page, "goes")
     page.locator("[data-action=revoke]").click()
-    page.locator("[data-do-it]").click()
+    page.locator("[data-confirm-action]").click()
 
     expect_told(page, "shop@localhost")
     noted = [each for each in shop.noted() if each["action"] == "revoke"]
@@ -135,10 +135,10 @@ def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> No
     expect(page.locator("[data-table] tbody tr")).to_have_count(3)
     every.click()
     page.locator("[data-action=terminate]").click()
-    expect(page.locator("[data-concerns]")).to_have_text("This concerns 3 RECEIVED:")
+    expect(page.locator("[data-concerns]")).to_have_text("3 tasks (3 RECEIVED):")
     # What came since is not meant.
     waiting(shop, "every4")
-    page.locator("[data-do-it]").click()
+    page.locator("[data-confirm-action]").click()
 
     expect_told(page, "terminate")
     noted = [each for each in shop.noted() if each["action"] == "terminate"]
@@ -154,15 +154,15 @@ def test_a_task_that_has_ended_is_sent_once_more_to_the_queue_of_its_worker(shop
     before = shop.dashboard.api("overview")["tasks"]
     page.locator("[data-action=retry]").click()
     dialog = page.locator("[data-confirm]")
-    expect(dialog.locator("[data-concerns]")).to_have_text("This concerns 1 FAILURE:")
+    expect(dialog.locator("[data-concerns]")).to_have_text("1 task (1 FAILURE):")
     expect(dialog).to_contain_text("again1 → celery")
     expect(dialog.locator("[data-queues]")).to_have_text("Sent to queues: 1 celery")
-    expect(dialog).to_contain_text("again2: it has not ended: RECEIVED")
+    expect(dialog).to_contain_text("again2: not finished: RECEIVED")
     visitor.check_access()
     keep_screenshot(page, "tasks-retry")
     # What has ended since is not meant.
     failed(shop, "again2")
-    page.locator("[data-do-it]").click()
+    page.locator("[data-confirm-action]").click()
 
     expect_told(page, "sent as")
     assert wait_until(lambda: shop.dashboard.api("overview")["tasks"] == before + 1, patience=PATIENCE)
@@ -175,12 +175,12 @@ def test_a_task_whose_queue_is_not_known_is_sent_where_somebody_says(shop: Shop,
     page = visit(shop.dashboard).go("/tasks/astray")
     page.locator("[data-action=retry]").click()
     dialog = page.locator("[data-confirm]")
-    expect(dialog).to_contain_text("its queue is not known, and its worker does not answer: name a queue")
-    expect(page.locator("[data-do-it]")).to_be_hidden()
+    expect(dialog).to_contain_text("queue unknown, and its worker does not reply: choose a queue")
+    expect(page.locator("[data-confirm-action]")).to_be_hidden()
 
     dialog.get_by_label("Another queue").fill("parcels")
     expect(dialog).to_contain_text("astray → parcels")
-    page.locator("[data-do-it]").click()
+    page.locator("[data-confirm-action]").click()
 
     expect_told(page, "to parcels")
     with shop.app.connection() as link:
@@ -196,8 +196,8 @@ def test_one_that_is_not_in_memory_can_be_revoked_and_not_retried(shop: Shop, vi
     page.get_by_role("button", name="Cancel").click()
     page.locator("[data-action=retry]").click()
 
-    expect(page.locator("[data-confirm]")).to_contain_text("it is not in memory")
-    expect(page.locator("[data-do-it]")).to_be_hidden()
+    expect(page.locator("[data-confirm]")).to_contain_text("not in memory")
+    expect(page.locator("[data-confirm-action]")).to_be_hidden()
 
 
 def test_tasks_whose_ids_are_shown_alike_are_two_and_only_the_chosen_one_is_meant(
@@ -226,8 +226,8 @@ def test_tasks_whose_ids_are_shown_alike_are_two_and_only_the_chosen_one_is_mean
     page = visit(shop.dashboard).go("/tasks?text=twin")
     page.locator("tbody tr").filter(has_text="shop.b").get_by_role("checkbox").click()
     page.locator("[data-action=terminate]").click()
-    expect(page.locator("[data-concerns]")).to_have_text("This concerns 1 RECEIVED:")
-    page.locator("[data-do-it]").click()
+    expect(page.locator("[data-concerns]")).to_have_text("1 task (1 RECEIVED):")
+    page.locator("[data-confirm-action]").click()
 
     expect_told(page, "terminate")
     assert [each["targets"] for each in shop.noted() if each["action"] == "terminate"][-1] == [twins[1]]

@@ -50,7 +50,7 @@ def test_its_rows_are_those_that_the_api_tells(busy: Dashboard, visit: Visit) ->
     assert cells(page, 3) == [task["uuid"] for task in told]
     assert cells(page, 1) == [task["state"] for task in told]
     expect(page.locator("[data-total]")).to_have_text("137 tasks in memory")
-    expect(page.locator("[data-follow]")).to_have_text("Follows what happens")
+    expect(page.locator("[data-follow]")).to_have_text("Live")
     expect(rows(page).first).to_contain_text(HOSTILE)
     visitor.check_access()
     keep_screenshot(page, "tasks")
@@ -80,7 +80,7 @@ def test_what_the_address_asks_for_is_found(
     if found:
         expect(rows(page)).to_have_count(found)
     else:
-        expect(page.locator("[data-empty=tasks]")).to_have_text("No task fits: widen the filter.")
+        expect(page.locator("[data-empty=tasks]")).to_have_text("No matching tasks. Widen the filter.")
     known = {name: value for name, value in asked.items() if name not in ("last", "path")}
     if found < 100 and "last" not in asked:
         assert len(busy.api("tasks", limit=100, **known)["tasks"]) == found
@@ -138,9 +138,9 @@ def test_moments_can_be_told_exactly(busy: Dashboard, visit: Visit) -> None:
     page = visit(busy).go("/tasks")
     page.get_by_role("combobox", name="Time").click()
     page.get_by_role("option", name="From").click()
-    page.get_by_label("Until, in UTC").fill("2020-01-01T00:00:00")
+    page.get_by_label("End (UTC)").fill("2020-01-01T00:00:00")
 
-    expect(page.locator("[data-empty=tasks]")).to_have_text("No task fits: widen the filter.")
+    expect(page.locator("[data-empty=tasks]")).to_have_text("No matching tasks. Widen the filter.")
     page.wait_for_url("**/tasks?until=1577836800")
     page.locator("[data-widen]").click()
     expect(rows(page)).to_have_count(100)
@@ -167,7 +167,7 @@ def test_older_tasks_are_a_page_away_and_do_not_follow(
     page.locator("[data-newest]").click()
 
     expect(rows(page).first).to_contain_text("comes")
-    expect(page.locator("[data-follow]")).to_have_text("Follows what happens")
+    expect(page.locator("[data-follow]")).to_have_text("Live")
 
 
 def test_two_clicks_at_once_go_one_page_back(busy: Dashboard, visit: Visit) -> None:
@@ -200,7 +200,7 @@ def test_a_saved_view_is_there_after_a_reload_until_it_is_deleted(busy: Dashboar
     page = visitor.go("/tasks?name=shop.re*&state=FAILURE")
     expect(rows(page)).to_have_count(15)
     page.locator("[data-save]").click()
-    page.get_by_label("Name of the view").fill(name)
+    page.get_by_label("View name").fill(name)
     visitor.check_access()
     keep_screenshot(page, "tasks-save")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -242,7 +242,9 @@ def test_without_leave_nothing_can_be_done(busy: Dashboard, visit: Visit) -> Non
     page = visit(busy).go("/tasks")
     expect(rows(page)).to_have_count(100)
 
-    expect(page.locator("[data-no-actions]")).to_have_text("Actions are off: start it with --allow-control.")
+    expect(page.locator("[data-no-actions]")).to_have_text(
+        "Read-only. To enable actions, restart with --allow-control."
+    )
     expect(page.locator("[data-action]")).to_have_count(0)
     expect(page.get_by_role("checkbox")).to_have_count(0)
 

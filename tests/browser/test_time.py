@@ -29,8 +29,8 @@ PAGES = {
     "/workers": {"[data-table] tbody tr": "ALIVE", "[data-count=ALIVE]": "1"},
     "/workers/w1@lab": {"[data-fact=liveness]": "ALIVE", "main": "shop.pay"},
     "/cluster": {
-        "[aria-label='Logical clocks'] tbody tr": "w1@lab",
-        "[aria-label='What was said of elections'] tbody tr": "id: first",
+        "[aria-label='Lamport clocks'] tbody tr": "w1@lab",
+        "[aria-label='Election events'] tbody tr": "id: first",
     },
     "/history": {"[data-answer] [data-tile=attempts]": "3"},
 }
@@ -103,7 +103,7 @@ def test_a_page_of_the_past_says_how_much_of_it_is_shown_and_where_the_rest_is(
     page = visitor.go(f"{path}?at={recorded.between_at}")
 
     expect(page.locator("[data-past-note]")).to_contain_text("the hour before")
-    page.get_by_role("link", name="History goes back further.").click()
+    page.get_by_role("link", name="Open History").click()
 
     page.wait_for_url(f"**/history?at={recorded.between_at}")
     expect(page.locator("[data-past-note]")).to_have_count(0)
@@ -126,7 +126,7 @@ def test_on_a_phone_any_moment_can_be_gone_to(recorded: Recorded, visit: Visit) 
     expect(page.locator("[data-table] tbody tr").first).to_be_visible()
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.get_by_label("Exact moment, in UTC").fill("2020-01-01T00:00:30")
+    page.get_by_label("Exact time (UTC)").fill("2020-01-01T00:00:30")
     page.get_by_role("button", name="Go", exact=True).click()
 
     page.wait_for_url("**/tasks?at=1577836830")
@@ -196,8 +196,8 @@ def test_what_is_not_there_is_told_with_a_way_back(served: Dashboard, visit: Vis
     visitor = visit(served)
     page = visitor.go("/nothing/of/that/name")
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
-    page.get_by_role("link", name="To the overview").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
+    page.get_by_role("link", name="Open Overview").click()
     page.wait_for_url(f"{served.address}/")
     # The browser says so by itself.
     assert [error for error in visitor.errors if "404" not in error] == []
@@ -208,7 +208,7 @@ def test_an_address_that_cannot_be_read_is_told_as_a_page(served: Dashboard, vis
     visitor = visit(served)
     page = visitor.go("/tasks?at=yesterday")
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("The address cannot be read")
-    expect(page.locator("body")).to_contain_text("What the address says of at is not understood.")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Invalid URL")
+    expect(page.locator("body")).to_contain_text("Invalid URL parameter: at")
     assert [error for error in visitor.errors if "422" not in error] == []
     visitor.errors.clear()

@@ -72,7 +72,7 @@ def test_workers_of_celery_and_ours_say_their_queues_and_pools(living: Dashboard
 
     expect(page.locator("[data-fact=queues]")).to_have_text("celery")
     expect(page.locator("[data-fact=pool]")).to_have_text("2")
-    expect(page.get_by_role("region", name="Tasks heard of last").locator("tbody tr").first).to_be_visible()
+    expect(page.get_by_role("region", name="Recent tasks").locator("tbody tr").first).to_be_visible()
     keep_picture(page, "worker")
 
 
@@ -105,6 +105,6 @@ def test_a_task_is_sent_once_more_by_hand_and_seen_to_be_done(living: Dashboard,
 
     page.get_by_role("button", name="Retry").click()
     expect(page.locator("[data-concerns]")).to_be_visible()
-    page.locator("[data-do-it]").click()
+    page.locator("[data-confirm-action]").click()
 
     expect_told(page, "sent as")

@@ -114,8 +114,8 @@ def test_part_of_a_name_narrows_the_list_and_is_in_the_address(staffed: Dashboar
     page.reload()
 
     expect(page.locator("tbody tr")).to_have_count(1)
-    page.get_by_label("Part of the name").fill("nobody")
-    expect(page.locator("[data-empty=workers]")).to_have_text("No worker has such a name.")
+    page.get_by_label("Search by name").fill("nobody")
+    expect(page.locator("[data-empty=workers]")).to_have_text("No matching workers. Change the search.")
 
 
 @pytest.mark.parametrize("name", ["w1@lab", ODD])
@@ -136,11 +136,11 @@ def test_a_worker_is_told_with_the_tasks_that_it_has(staffed: Dashboard, visit: 
     expect(page.locator("[data-fact=processed]")).to_have_text("1,234")
     expect(page.locator("[data-fact=clock]")).to_have_text(f"{told['clock']:,}")
     expect(page.locator("[data-fact=software]")).to_have_text("py-celery 5.7.0")
-    active = page.get_by_role("region", name="Tasks that it has now")
+    active = page.get_by_role("region", name="Active tasks")
     expect(active.locator("tbody tr")).to_have_count(1)
     expect(active.locator("tbody tr")).to_contain_text("('<i>box</i>',)")
     expect(active.get_by_role("link", name="shop.pack")).to_have_attribute("href", "/tasks/open-1")
-    recent = page.get_by_role("region", name="Tasks heard of last")
+    recent = page.get_by_role("region", name="Recent tasks")
     expect(recent.locator("tbody tr")).to_have_count(2)
     # It is none that could be asked.
     expect(page.locator("[data-fact=queues]")).to_have_text("it does not answer")
@@ -152,7 +152,9 @@ def test_a_worker_is_told_with_the_tasks_that_it_has(staffed: Dashboard, visit: 
 def test_without_leave_to_act_there_is_nothing_to_act_with(staffed: Dashboard, visit: Visit) -> None:
     page = visit(staffed).go("/workers/w1@lab")
 
-    expect(page.locator("[data-no-actions]")).to_have_text("Actions are off: start it with --allow-control.")
+    expect(page.locator("[data-no-actions]")).to_have_text(
+        "Read-only. To enable actions, restart with --allow-control."
+    )
     expect(page.locator("[data-controls]")).to_have_count(0)
 
 
@@ -251,9 +253,9 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     expect(pool).to_have_text(str(before))
     expect(shown_queues).to_have_text("celery")
 
-    page.get_by_label("By how many").fill("3")
-    page.get_by_role("button", name="Grow").click()
-    expect(dialog).to_contain_text("Have more processes or threads: 3")
+    page.get_by_label("Change by").fill("3")
+    page.get_by_role("button", name="Grow pool").click()
+    expect(dialog).to_contain_text("Grow pool: 3")
     expect(dialog).to_contain_text("shop@lab")
     visitor.check_access()
     keep_screenshot(page, "worker-confirm")
@@ -261,15 +263,15 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     expect(dialog).to_have_count(0)
     assert processes(app) == before
 
-    page.get_by_role("button", name="Grow").click()
-    page.locator("[data-do-it]").click()
+    page.get_by_role("button", name="Grow pool").click()
+    page.locator("[data-confirm-action]").click()
     expect_told(page, "pool-grow: shop@lab")
     assert processes(app) == before + 3
     expect(pool).to_have_text(str(before + 3))
 
     page.get_by_label("Queue", exact=True).fill("parcels")
-    page.get_by_role("button", name="Add", exact=True).click()
-    page.locator("[data-do-it]").click()
+    page.get_by_role("button", name="Add queue").click()
+    page.locator("[data-confirm-action]").click()
     expect_told(page, "add-consumer: shop@lab")
     # It answers before it does so.
     assert wait_until(lambda: "parcels" in queues(app), patience=PATIENCE)
@@ -278,8 +280,8 @@ def test_what_is_confirmed_is_done_to_the_worker_and_what_is_not_is_not(
     visitor.check_access()
     keep_screenshot(page, "worker")
 
-    page.get_by_role("button", name="Shut it down").click()
-    page.locator("[data-do-it]").click()
+    page.get_by_role("button", name="Shut down").click()
+    page.locator("[data-confirm-action]").click()
     assert wait_until(lambda: not worker.is_alive, patience=PATIENCE)
     expect(page.locator("[data-fact=liveness]")).to_have_text("LEFT")
     expect(pool).to_have_text("-")
@@ -297,17 +299,17 @@ def test_what_is_taken_away_from_the_worker_is_what_the_button_says(
     page = visit(served).go("/workers/shop@lab")
     dialog = page.locator("[data-confirm]")
 
-    page.get_by_label("By how many").fill("2")
-    page.get_by_role("button", name="Shrink").click()
-    expect(dialog).to_contain_text("Have fewer processes or threads: 2")
-    page.locator("[data-do-it]").click()
+    page.get_by_label("Change by").fill("2")
+    page.get_by_role("button", name="Shrink pool").click()
+    expect(dialog).to_contain_text("Shrink pool: 2")
+    page.locator("[data-confirm-action]").click()
     expect_told(page, "pool-shrink: shop@lab")
     assert wait_until(lambda: processes(app) == before - 2, patience=PATIENCE)
 
     page.get_by_label("Queue", exact=True).fill("parcels")
-    page.get_by_role("button", name="Remove").click()
-    expect(dialog).to_contain_text("Take no more tasks from a queue: parcels")
-    page.locator("[data-do-it]").click()
+    page.get_by_role("button", name="Remove queue").click()
+    expect(dialog).to_contain_text("Remove queue: parcels")
+    page.locator("[data-confirm-action]").click()
     expect_told(page, "cancel-consumer: shop@lab")
     assert wait_until(lambda: queues(app) == ["celery"], patience=PATIENCE)
 
@@ -320,19 +322,19 @@ def test_what_the_api_would_refuse_is_said_at_the_field(
     page = visitor.go("/workers/shop@lab")
 
     for wrong in ("0", "1001", "1.5", ""):
-        page.get_by_label("By how many").fill(wrong)
-        page.get_by_role("button", name="Shrink").click()
-        expect(page.get_by_text("A whole number from 1 to 1000")).to_be_visible()
-    page.get_by_role("button", name="Remove").click()
-    expect(page.get_by_text("The name of a queue, of up to 250 characters")).to_be_visible()
-    page.get_by_label("Name of the task").fill("shop.pay")
+        page.get_by_label("Change by").fill(wrong)
+        page.get_by_role("button", name="Shrink pool").click()
+        expect(page.get_by_text("Use a whole number from 1 to 1000")).to_be_visible()
+    page.get_by_role("button", name="Remove queue").click()
+    expect(page.get_by_text("Enter a queue name of up to 250 characters")).to_be_visible()
+    page.get_by_label("Task name").fill("shop.pay")
     page.get_by_label("Rate", exact=True).fill("often")
-    page.get_by_role("button", name="Limit").click()
+    page.get_by_role("button", name="Set rate limit").click()
     expect(page.get_by_text("A number, of a second, minute or hour")).to_be_visible()
     expect(page.locator("[data-confirm]")).to_have_count(0)
     visitor.check_access()
 
     page.get_by_label("Rate", exact=True).fill("10/m")
-    page.get_by_role("button", name="Limit").click()
-    page.locator("[data-do-it]").click()
+    page.get_by_role("button", name="Set rate limit").click()
+    page.locator("[data-confirm-action]").click()
     expect_told(page, "rate-limit: shop@lab")

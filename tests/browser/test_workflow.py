@@ -121,7 +121,7 @@ def test_a_click_on_a_node_leads_to_its_task(busy: Dashboard, visit: Visit) -> N
 
 def test_it_follows_what_happens(busy: Dashboard, cluster: Cluster, visit: Visit) -> None:
     page = visit(busy).go("/workflows/alone")
-    expect(page.locator("[data-empty=workflow]")).to_contain_text("No such task is in memory")
+    expect(page.locator("[data-empty=workflow]")).to_contain_text("Task not in memory")
 
     cluster.run_task("alone", name="shop.alone")
     expect(page.locator("[data-tile=size]")).to_have_text("1")
@@ -137,7 +137,7 @@ def test_of_a_large_one_it_says_what_is_shown(busy: Dashboard, visit: Visit) -> 
 
     expect(page.locator("[data-tile=size]")).to_have_text("1,101")
     expect(page.locator("[data-drawn]")).to_contain_text("The graph shows 300 of 1,101 tasks.")
-    expect(page.locator("[data-listed]")).to_have_text("These are the first 1,000 of 1,101.")
+    expect(page.locator("[data-listed]")).to_have_text("First 1,000 of 1,101 tasks.")
     expect(page.locator("[data-table] tbody tr")).to_have_count(1000)
 
 

@@ -75,7 +75,7 @@ def test_a_redis_that_keeps_nothing_is_told_as_such() -> None:
 
     assert shown.stderr == 'No leases held. A program acquires one with app.leadership("name")\n'
     assert shown.stdout.startswith(
-        "level L1, below election_min_level (L2), so nobody can lead: Redis stores"
+        "level L1, below election_min_level (L2), no leases granted: Redis stores"
     )
     assert result.returncode == 69
     assert "level L1, below election_min_level (L2)" in result.stderr

@@ -122,7 +122,7 @@ def test_an_id_of_which_nothing_is_known_is_told_so(shop: Shop) -> None:
     late = run("no-such-id", shop.pair.backend, "--wait", "--timeout", "0.2")
 
     assert now.returncode == 0
-    assert "PENDING: nothing is known of this id" in now.stdout
+    assert "PENDING: no result stored for this id" in now.stdout
     assert late.returncode == 69
     assert "no-such-id" in late.stderr
 

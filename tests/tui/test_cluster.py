@@ -52,7 +52,9 @@ def test_the_tables_show_what_the_state_has(size: tuple[int, int]) -> None:
         await person.sees("shop.pay", "mail.send", "SUCCESS", "FAILURE", "250 ms", "'paid'", "OSError('no")
         await person.sees("celery@web1", "ALIVE", "1,234", "1.5", "gone@web2", "LOST")
         await person.sees("7 events", "2 tasks", "1 SUCCESS  1 FAILURE", "2 workers")
-        await person.sees("lost without a farewell: gone@web2", "past", "memory", "q Quit")
+        await person.sees(
+            "Workers lost (no heartbeat, no shutdown event): gone@web2", "past", "memory", "q Quit"
+        )
 
     sit_down(past(*SHOP), looks, size=size)
 

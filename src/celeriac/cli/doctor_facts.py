@@ -16,6 +16,7 @@ from celeriac.masking import sanitize_place, sanitize_url
 from celeriac.model.election import Level
 from celeriac.model.events import Sent, TaskEvent
 from celeriac.node.inspect import Replies
+from celeriac.node.worker_setup import count_started_tasks
 from celeriac.store.manifest import read_manifest
 from celeriac.store.place import place_for
 from celeriac.transport.broker_state import read_broker
@@ -28,7 +29,6 @@ from celeriac.views.doctor import (
     TablesState,
     WorkerState,
 )
-from celeriac.wire.worker_setup import decode_begun
 
 if TYPE_CHECKING:
     from celeriac.app import Celeriac
@@ -188,9 +188,7 @@ class _Cluster:
                 self._task_events[event.hostname] += 1
 
     def _count_begun(self) -> dict[str, int]:
-        stats = self._to_all().stats() if self._names else {}
-        counts = {name: decode_begun(value) for name, value in stats.items()}
-        return {name: count for name, count in counts.items() if count is not None}
+        return count_started_tasks(self._app.control, self._names, self._timeout)
 
     def _to_all(self) -> Any:
         return self._app.control.inspect(self._names, self._timeout)

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from celeriac.cli import output
-from celeriac.cli.web import PORT, Accounts, AllowControl, AllowedHost, Host, TrustedProxy, not_served
+from celeriac.cli.web import (
+    PORT,
+    Accounts,
+    AllowControl,
+    AllowedHost,
+    EnableEvents,
+    Host,
+    TrustedProxy,
+    not_served,
+)
 
 if TYPE_CHECKING:
     from celeriac.programs.port import ReservedPort
@@ -37,6 +46,7 @@ class Served:
     allowed_host: AllowedHost = None
     trusted_proxy: TrustedProxy = None
     allow_control: AllowControl = False
+    enable_events: EnableEvents = False
 
     def options(self) -> list[str]:
         """Return the options of ``celeriac web`` but for its address."""
@@ -45,6 +55,7 @@ class Served:
             *(part for name in self.allowed_host or () for part in ("--allowed-host", name)),
             *(part for address in self.trusted_proxy or () for part in ("--trusted-proxy", address)),
             *(["--allow-control"] if self.allow_control else []),
+            *(["--enable-events"] if self.enable_events else []),
         ]
 
     def reserve(self) -> "ReservedPort":

@@ -85,6 +85,12 @@ AllowControl = Annotated[
     bool,
     typer.Option("--allow-control", help="Enable actions: revoke and retry tasks, control workers."),
 ]
+EnableEvents = Annotated[
+    bool,
+    typer.Option(
+        "--enable-events", help="Turn on task events of all workers, at start and when a worker joins."
+    ),
+]
 AuditFile = Annotated[
     Path,
     typer.Option(
@@ -106,6 +112,7 @@ def web(
     allowed_host: AllowedHost = None,
     trusted_proxy: TrustedProxy = None,
     allow_control: AllowControl = False,
+    enable_events: EnableEvents = False,
     audit: AuditFile = Path("celeriac-audit.jsonl"),
 ) -> Code:
     """Serve the dashboard, the HTTP API and Prometheus metrics, until Ctrl-C or SIGTERM.
@@ -120,6 +127,7 @@ def web(
       celeriac web --host 0.0.0.0 --accounts accounts.json --allowed-host tasks.example.com
     """
     try:
+        from celeriac.node.event_enabler import EventEnabler  # noqa: PLC0415 - not for --help
         from celeriac.web.access import Access, read_accounts  # noqa: PLC0415  (needs the extra)
         from celeriac.web.action import Actions  # noqa: PLC0415
         from celeriac.web.connection import ConnectionLimits  # noqa: PLC0415
@@ -145,6 +153,8 @@ def web(
     with ExitStack() as stack:
         link = stack.enter_context(_listening(host, port))
         board = _board(session.app, stack, log=log, warehouse=warehouse)
+        if enable_events:
+            stack.enter_context(EventEnabler(session.app.control, board.watcher.presences))
         address = f"http://{shown(host)}:{link.getsockname()[1]}"
         broker = sanitize_url(session.app.conf.broker_url)
         served = f"served at {address} (API: {address}/api/v1)"

@@ -16,11 +16,12 @@ from typing import Final, NamedTuple, Self
 from celeriac.core.clock import LamportClock
 from celeriac.core.gossip import ElectionHeard, Gossip
 from celeriac.core.lag import Lag
-from celeriac.core.member import Liveness, Member
+from celeriac.core.member import Liveness
 from celeriac.core.membership import PULSE, Membership
 from celeriac.core.redaction import Redactor
+from celeriac.core.task_event_check import TaskEventCheck
 from celeriac.errors import CallerError, CeleriacError
-from celeriac.model.events import Event, Gap, TaskEvent, WorkerEvent
+from celeriac.model.events import Event, Gap, TaskEvent, WorkerEvent, WorkerOffline
 from celeriac.node.events import Events
 from celeriac.node.replay import Log, identity
 from celeriac.node.scene import Scene
@@ -53,6 +54,8 @@ class Presence(NamedTuple):
     reason: str
     #: Since when, in seconds of the epoch.
     since_at: float
+    #: Whether it sends task events; None while that is unknown.
+    sends_task_events: bool | None = None
 
 
 class Listener:
@@ -123,6 +126,7 @@ class Watcher:
         self.gap_count = 0
         self.overlooked_count = 0
         self._lag = Lag()
+        self._task_event_check = TaskEventCheck()
         #: The last event of a task that each node sent since the last tick.
         self._signs: dict[str, TaskEvent] = {}
         self._is_ending = Flag()
@@ -156,8 +160,12 @@ class Watcher:
         with self._mutex:
             members = dict(self._membership.members)
             now, wall = monotonic(), self._wall()
+            sends = {name: self._task_event_check.sends(name) for name in members}
         members.pop(self._membership.hostname)
-        return {name: _presence(member, wall - now) for name, member in members.items()}
+        return {
+            name: Presence(member.state, member.reason, member.since_at + wall - now, sends[name])
+            for name, member in members.items()
+        }
 
     def lag(self) -> float | None:
         """Return how much later events come than at best; None if that is not known. See :class:`Lag`."""
@@ -241,11 +249,23 @@ class Watcher:
     def _hear(self, event: Event) -> None:
         if isinstance(event, Gap):
             self.gap_count += 1
-        elif isinstance(event, WorkerEvent) and event.timestamp and event.local_received:
-            self._lag.take(event.hostname, sent_at=event.timestamp, received_at=event.local_received)
+            self._task_event_check.take_gap()
+        elif isinstance(event, WorkerEvent):
+            self._check_task_events(event)
+            if event.timestamp and event.local_received:
+                self._lag.take(event.hostname, sent_at=event.timestamp, received_at=event.local_received)
         for effect in self._gossip.receive(event, monotonic()):
             if isinstance(effect, ElectionHeard):
                 self.state.freeze_while(self.scene.hear, effect.event)
+
+    def _check_task_events(self, event: WorkerEvent) -> None:
+        name = event.hostname
+        if isinstance(event, WorkerOffline):
+            self._task_event_check.forget(name)
+            return
+        if name in self._signs:  # came before this heartbeat, and waits for the tick
+            self._task_event_check.take_task_event(name)
+        self._task_event_check.take_heartbeat(name, event.pid, event.processed)
 
     def _tick(self) -> None:
         while not self._is_ending.wait(PULSE):
@@ -257,6 +277,7 @@ class Watcher:
                     self._membership.disconnected(now)
                 signs, self._signs = self._signs, {}
                 for event in signs.values():
+                    self._task_event_check.take_task_event(event.hostname)
                     self._hear(event)
                 self._gossip.tick(now)
 
@@ -291,7 +312,3 @@ class Watcher:
             self._apply(events)
         finally:
             self.scene.is_recalling = False
-
-
-def _presence(member: Member, to_wall: float) -> Presence:
-    return Presence(member.state, member.reason, member.since_at + to_wall)

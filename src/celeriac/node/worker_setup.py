@@ -1,14 +1,15 @@
 """Asks one worker how it is set up: which queues it takes tasks from, and how many it can run at once."""
 
+from collections.abc import Sequence
 from time import time
 from typing import Final, NamedTuple
 
 from celeriac.errors import CeleriacError
 from celeriac.node.control import Control
 from celeriac.node.inspect import Replies
-from celeriac.wire.worker_setup import decode_pool_size, decode_queues
+from celeriac.wire.worker_setup import decode_begun, decode_pool_size, decode_queues
 
-__all__ = ["WorkerSetup", "ask_setup"]
+__all__ = ["WorkerSetup", "ask_setup", "count_started_tasks"]
 
 #: How long each answer is waited for.
 _PATIENCE: Final = 2.0
@@ -42,6 +43,15 @@ def ask_setup(control: Control, name: str) -> WorkerSetup:
         _reason(name, queues) or _reason(name, stats),
         asked_at,
     )
+
+
+def count_started_tasks(control: Control, names: Sequence[str] | None, timeout: float) -> dict[str, int]:
+    """Return the number of tasks that each worker has started, of those that reply; None asks all workers."""
+    if names is not None and not names:
+        return {}
+    stats = control.inspect(None if names is None else list(names), timeout).stats()
+    counts = {name: decode_begun(value) for name, value in stats.items()}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _reason(name: str, replies: Replies) -> str:

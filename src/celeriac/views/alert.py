@@ -1,17 +1,20 @@
-"""What needs somebody to look: each with a page that tells more, and each number next to its reason."""
+"""Alerts of the overview, each with the page that shows more."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from celeriac.core.member import Liveness
 from celeriac.core.pulse import Window
+from celeriac.core.worker import HEARTBEAT_DRIFT_MAX
 from celeriac.model.events import Gap
-from celeriac.views.cell import moment_of
+from celeriac.views.format import format_duration, format_timestamp
 from celeriac.views.recorder import RecorderRow
 from celeriac.views.text import number_text, visible
 from celeriac.views.worker import LiveWorker
 
 __all__ = [
+    "ENABLE_EVENTS",
+    "NO_TASKS",
     "WINDOW",
     "Alert",
     "ended_in",
@@ -21,6 +24,7 @@ __all__ = [
     "recorder_alerts",
     "table_alerts",
     "worker_alerts",
+    "workers_without_task_events",
     "worst_first",
 ]
 
@@ -39,6 +43,10 @@ _GAP_TOLD: Final = 3600.0
 #: When tables are old: those that are made once a night, which is as seldom as anybody does, are younger.
 _TABLES_OLD: Final = 26 * 3600.0
 _MOST_NAMED: Final = 5
+#: The command that turns on task events.
+ENABLE_EVENTS: Final = "celeriac control enable-events"
+#: Shown where there are no tasks at all.
+NO_TASKS: Final = f"No tasks yet. Turn on task events: {ENABLE_EVENTS}"
 _LEVELS: Final = ("error", "warning")
 
 
@@ -62,15 +70,25 @@ def worst_first(alerts: Iterable[Alert]) -> list[Alert]:
 def worker_alerts(workers: Sequence[LiveWorker]) -> list[Alert]:
     """Return what is wrong with workers."""
     told: list[tuple[str, str, list[str]]] = [
-        ("error", "lost without a farewell: {}", _held_for(Liveness.LOST, workers)),
-        ("warning", "silent for too long: {}", _held_for(Liveness.SUSPECT, workers)),
+        ("error", "Workers lost (no heartbeat, no shutdown event): {}", _held_for(Liveness.LOST, workers)),
+        ("warning", "Workers suspect (heartbeats overdue): {}", _held_for(Liveness.SUSPECT, workers)),
         (
             "warning",
-            "clocks disagree with ours: {}; synchronise them",
+            f"Clock skew above {HEARTBEAT_DRIFT_MAX} s: {{}}. Check NTP.",
             [each.name for each in workers if each.is_drifting],
+        ),
+        (
+            "warning",
+            f"Workers without task events: {{}}. Enable them: {ENABLE_EVENTS}",
+            [each.name for each in workers_without_task_events(workers)],
         ),
     ]
     return [Alert(level, text.format(_names(names)), "workers") for level, text, names in told if names]
+
+
+def workers_without_task_events(workers: Iterable[LiveWorker]) -> list[LiveWorker]:
+    """Return the live workers that run tasks without sending task events."""
+    return [each for each in workers if each.task_events is False and each.liveness == Liveness.ALIVE]
 
 
 def _held_for(liveness: Liveness, workers: Sequence[LiveWorker]) -> list[str]:
@@ -82,7 +100,7 @@ def failure_alerts(recent: Window) -> list[Alert]:
     failed, ended = recent.events["failed"], ended_in(recent)
     if failed < _FAILED_LEAST or failed / ended < _FAILED_SHARE:
         return []
-    text = f"{number_text(round(100 * failed / ended))} % of {ended} tasks failed within five minutes"
+    text = f"{number_text(round(100 * failed / ended))} % of {ended} tasks failed in the last 5 minutes"
     return [Alert("error", text, "tasks", f"state=FAILURE&last={WINDOW:.0f}")]
 
 
@@ -101,12 +119,13 @@ def queue_alerts(queues: Mapping[str, int] | None, *, ended: int, watched: float
         return []
     names = _names([name for name in sorted(queues, key=lambda name: -queues[name]) if queues[name]])
     if not ended:
-        text = f"{waiting:,} tasks wait in {names}, and none has ended within five minutes"
+        text = f"Backlog: {waiting:,} tasks in {names}, and no task finished in the last 5 minutes"
         return [Alert("error", text, "workers")]
-    minutes = waiting * watched / ended / 60.0
-    if minutes * 60.0 <= _WAIT:
+    seconds = waiting * watched / ended
+    if seconds <= _WAIT:
         return []
-    text = f"{waiting:,} tasks wait in {names}: {minutes:,.0f} minutes at the pace of the last five"
+    about = format_duration(60.0 * round(seconds / 60.0))
+    text = f"Backlog: {waiting:,} tasks in {names}, about {about} at the current rate"
     return [Alert("warning", text, "workers")]
 
 
@@ -115,7 +134,7 @@ def gap_alerts(gaps: Iterable[Gap], *, as_of: float) -> list[Alert]:
     return [
         Alert(
             "warning",
-            f"events from {moment_of(gap.since)} to {moment_of(gap.until)} may be missing: "
+            f"Events may be missing from {format_timestamp(gap.since)} to {format_timestamp(gap.until)}: "
             f"{visible(gap.reason)}",
             "cluster",
         )
@@ -128,11 +147,9 @@ def recorder_alerts(recorders: Sequence[RecorderRow]) -> list[Alert]:
     """Return what is wrong with recorders; it is worse where none of them records."""
     is_recorded = any(each.is_recording for each in recorders)
     level = "warning" if is_recorded else "error"
-    before = "" if is_recorded else "nothing is recorded: "
+    before = "Recorder" if is_recorded else "Events are not recorded: recorder"
     return [
-        Alert(level, f"{before}recorder {each.name}: {each.ailment}", "cluster")
-        for each in recorders
-        if each.ailment
+        Alert(level, f"{before} {each.name}: {each.ailment}", "cluster") for each in recorders if each.ailment
     ]
 
 
@@ -141,9 +158,7 @@ def table_alerts(published_at: float | None, *, as_of: float) -> list[Alert]:
     age = 0.0 if published_at is None else as_of - published_at
     if age <= _TABLES_OLD:
         return []
-    text = (
-        f"the tables of the history are {age / 3600.0:,.0f} hours old: celeriac pipeline run makes new ones"
-    )
+    text = f"History tables are {format_duration(age)} old. Update them: celeriac pipeline run"
     return [Alert("warning", text, "history")]
 
 

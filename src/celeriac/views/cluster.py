@@ -57,6 +57,8 @@ class StatusRow(NamedTuple):
     processed: Count | None = None
     load: tuple[float, float, float] | None = None
     version: str | None = None
+    #: Whether it sends task events, ``on`` or ``off``; None while that is unknown.
+    events: str | None = None
     #: What an error says.
     note: str | None = None
 
@@ -118,8 +120,13 @@ def totals(state: "State") -> Totals:
     )
 
 
-def status_rows(replies: "Replies", workers: "Mapping[str, Worker]") -> list[StatusRow]:
-    """Return who answered and who did not, with what their heartbeats told."""
+def status_rows(
+    replies: "Replies", workers: "Mapping[str, Worker]", task_events: "Mapping[str, bool]"
+) -> list[StatusRow]:
+    """Return the nodes that replied and those that did not, with the values of their heartbeats.
+
+    ``task_events`` says whether workers send task events, of those where that is known.
+    """
     told: dict[str, tuple[str, str | None]] = {
         **dict.fromkeys(replies, ("online", None)),
         **{name: ("error", error) for name, error in replies.errors.items()},
@@ -130,7 +137,8 @@ def status_rows(replies: "Replies", workers: "Mapping[str, Worker]") -> list[Sta
     for name, (status, note) in sorted(told.items()):
         worker = workers.get(name)
         health = _worker_row(worker) if worker is not None else WorkerRow("", "")
-        rows.append(StatusRow(visible(name, _NAME_CHARS), status, *health[2:6], _shown(note)))
+        events = {True: "on", False: "off", None: None}[task_events.get(name)]
+        rows.append(StatusRow(visible(name, _NAME_CHARS), status, *health[2:6], events, _shown(note)))
     return rows
 
 

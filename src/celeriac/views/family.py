@@ -55,8 +55,8 @@ class Family(NamedTuple):
     def notes(self) -> list[str]:
         """What is missing, each in a sentence."""
         told = {
-            "There are more tasks above the first of these: its workflow has them.": self.is_cut_above,
-            "Not all tasks of its workflow were looked at, so relatives may be missing.": self.is_partial,
+            "More ancestors exist. Open the workflow to see them.": self.is_cut_above,
+            "The workflow is large, so some related tasks may be missing.": self.is_partial,
         }
         return [note for note, is_so in told.items() if is_so]
 

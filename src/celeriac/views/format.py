@@ -46,7 +46,8 @@ def _long(seconds: int) -> str:
     for large, small in (("d", "h"), ("h", "min"), ("min", "s")):
         whole, rest = divmod(seconds, _SECONDS[large])
         if whole:
-            return f"{whole:,} {large} {rest // _SECONDS[small]} {small}"
+            left = rest // _SECONDS[small]
+            return f"{whole:,} {large} {left} {small}" if left else f"{whole:,} {large}"
     return f"{seconds} s"
 
 

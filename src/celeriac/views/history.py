@@ -217,7 +217,7 @@ def comparison_rows(found: Comparison) -> list[ComparisonRow]:
     pairs: list[tuple[str, float | None, float | None]] = [
         ("attempts", left.attempts, right.attempts),
         ("failed", left.failed, right.failed),
-        ("failed share", left.failed_share, right.failed_share),
+        ("failure rate", left.failed_share, right.failed_share),
         ("retried", left.retried, right.retried),
         *_pairs("wait", left.wait, right.wait),
         *_pairs("run", left.run, right.run),
@@ -277,7 +277,7 @@ def _place_of(text: str) -> tuple[str, float, int]:
         begin_at, pid, worker = text.split(" ", 2)
         return worker, float(begin_at), int(pid)
     except ValueError:
-        raise CallerError("after is what `next` of the page before said") from None
+        raise CallerError("Invalid after. Use the value of `next` from the previous page.") from None
 
 
 def session_rows(found: Iterable[WorkerSession]) -> list[SessionRow]:

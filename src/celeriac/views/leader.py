@@ -62,7 +62,7 @@ def leader_rows(leases: Iterable[Record]) -> list[LeaderRow]:
 
 def level_text(level: Level, reason: str, *, min_level: Level) -> str:
     """Return in one line how far the promise of one leader holds, and why."""
-    mark = f", below election_min_level ({min_level.name}), so nobody can lead" if level < min_level else ""
+    mark = f", below election_min_level ({min_level.name}), no leases granted" if level < min_level else ""
     return f"level {level.name}{mark}: {visible(reason)}"
 
 

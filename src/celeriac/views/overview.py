@@ -16,6 +16,7 @@ from celeriac.views.alert import (
     gap_alerts,
     queue_alerts,
     worker_alerts,
+    workers_without_task_events,
     worst_first,
 )
 from celeriac.views.text import visible
@@ -31,6 +32,7 @@ _POINTS: Final = 120
 #: Custom states that are counted by name; the rest together.
 _MOST_STATES: Final = 20
 _QUEUE_CHARS: Final = 120
+_MOST_WORKERS: Final = 100
 
 
 class Point(NamedTuple):
@@ -65,6 +67,8 @@ class Overview(NamedTuple):
     now: Point
     last_hour: list[Point]
     alerts: list[Alert]
+    #: The names of live workers that run tasks without sending task events; up to a hundred.
+    without_task_events: list[str]
     #: How many tasks wait in each queue; None where that is not known.
     queues: dict[str, int] | None = None
     #: What kept us from asking for it the last time; nothing if all went well.
@@ -105,6 +109,7 @@ def overview(
         now=_point(now, scene, as_of),
         last_hour=[_point(each, scene, as_of) for each in hour],
         alerts=worst_first(alerts),
+        without_task_events=[each.key for each in workers_without_task_events(workers)][:_MOST_WORKERS],
         queues=lengths,
     )
 

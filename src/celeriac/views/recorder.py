@@ -13,11 +13,11 @@ __all__ = ["RecorderRow", "progress_line", "recorder_rows"]
 _STATES: Final = {
     "starting": "starting",
     "recording": "recording",
-    "disk": "THE DISK TAKES NOTHING",
+    "disk": "DISK FULL OR READ-ONLY",
     "dropping": "DROPPING EVENTS",
-    "link": "NO LINK",
-    "stopping": "ending",
-    "stopped": "ended",
+    "link": "DISCONNECTED",
+    "stopping": "stopping",
+    "stopped": "stopped",
 }
 _ERROR_CHARS: Final = 300
 _NAME_CHARS: Final = 80

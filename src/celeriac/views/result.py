@@ -14,7 +14,8 @@ __all__ = ["UNKNOWN", "ResultRow", "result_dict", "result_rows", "state_text"]
 
 #: What PENDING means, where it is told to people.
 UNKNOWN: Final = (
-    "nothing is known of this id; the task may wait or run, its result may have expired, or it never was"
+    "no result stored for this id: the task may be queued or running, its result may have expired, or the id "
+    "may be wrong"
 )
 #: A value that is longer fills more than a screen.
 _VALUE_LINES: Final = 50
@@ -90,7 +91,7 @@ def result_dict(meta: ResultMeta) -> dict[str, object]:
 def state_text(meta: ResultMeta) -> str:
     """Return the state of a task, with what it means where that is not plain."""
     if meta.fault:
-        return "there is a result, but it cannot be read"
+        return "unreadable result"
     if meta.status == PENDING:
         return f"{PENDING}: {UNKNOWN}"
     return visible(meta.status)

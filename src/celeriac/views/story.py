@@ -30,13 +30,12 @@ __all__ = [
 _TEXT_CHARS: Final = 400
 #: What the kinds of tasks rest on.
 KINDS_NOTE: Final = (
-    "Events say who sent a task, and nothing of chains, groups and chords: a chain link is the only task "
-    "that another sent, a group is several, however they were sent. A group or chord that no task sent is "
-    "a workflow for each task of it."
+    "Types are derived from parents: an only child is a chain link, several children are a group. A group or "
+    "chord without a parent task shows as one workflow per task."
 )
 INFERRED_NOTE: Final = (
-    "A chord body is inferred: it began when all of a group had returned, of which one sent it and no other "
-    "sent anything."
+    "A chord body is inferred: it started after all tasks of a group had returned, was sent by one of them, "
+    "and none of the others sent a task."
 )
 
 
@@ -93,17 +92,17 @@ def workflow_lines(story: WorkflowStory) -> list[tuple[str, str]]:
     """Return what is known of a workflow, by name."""
     counts = f"{story.size:,}: {story.succeeded:,} succeeded, {story.failed:,} failed, {story.open:,} open"
     critical = "" if story.critical_path is None else f"{len(story.critical_path)} tasks"
-    ran = f", which ran {format_duration(story.critical_run)}" if story.critical_run is not None else ""
+    ran = f", run time {format_duration(story.critical_run)}" if story.critical_run is not None else ""
     bodies = sum(each.waits_for is not None for each in story.tasks)
     lines = {
         "workflow": text_of(story.root_id),
         "name": name_text(story.name),
         "tasks": counts,
-        "shown": f"{len(story.tasks):,}, as there are too many" if story.is_cut else "",
-        "began": moment_of(story.begin_at) or "",
-        "took": format_duration(story.makespan, unknown=""),
-        "critical path": f"{critical}{ran}" if critical else "not followed, as there are too many tasks",
-        "chord bodies": f"{bodies:,}, inferred: each began when all of a group had returned"
+        "shown": f"first {len(story.tasks):,}" if story.is_cut else "",
+        "started": moment_of(story.begin_at) or "",
+        "duration": format_duration(story.makespan, unknown=""),
+        "critical path": f"{critical}{ran}" if critical else "not computed: too many tasks",
+        "chord bodies": f"{bodies:,}, inferred: each started after all tasks of a group had returned"
         if bodies
         else "",
     }
@@ -180,8 +179,8 @@ def unread_text(story: TaskStory) -> str:
     if not story.unread:
         return ""
     return (
-        f"What {story.unread:,} of {len(story.events):,} events say beside is not told: they cannot be read "
-        "from the log any more, or are in too many files of it."
+        f"Details of {story.unread:,} of {len(story.events):,} events are missing: the event log no longer "
+        "has them, or they are in too many of its files."
     )
 
 

@@ -49,6 +49,8 @@ class LiveWorker(NamedTuple):
     is_drifting: bool
     pid: int | None
     software: str | None
+    #: Whether it sends task events; None while that is unknown, and for the past.
+    task_events: bool | None
 
 
 class SetupRow(NamedTuple):
@@ -97,15 +99,13 @@ def live_workers(
     judged by how long it was silent then, against its own heartbeat.
     """
     workers: list[Worker] = scene.state.freeze_while(list, scene.state.workers.values())
-    rows = [
-        _row(worker, (presences or {}).get(worker.hostname) or _judged(worker, scene, as_of))
-        for worker in workers
-    ]
+    known = presences or {}
+    rows = [_row(worker, known.get(worker.hostname) or _judged(worker, scene, as_of)) for worker in workers]
     return sorted(rows, key=lambda row: (_ORDER.index(Liveness(row.liveness)), row.name, row.key))
 
 
-def _row(worker: Worker, held_for: tuple[Liveness, str, float | None]) -> LiveWorker:
-    liveness, reason, since_at = held_for
+def _row(worker: Worker, presence: tuple[Liveness, str, float | None, bool | None]) -> LiveWorker:
+    liveness, reason, since_at, task_events = presence
     return LiveWorker(
         name=visible(worker.hostname, _NAME_CHARS),
         key=worker.hostname,
@@ -122,14 +122,15 @@ def _row(worker: Worker, held_for: tuple[Liveness, str, float | None]) -> LiveWo
         is_drifting=worker.is_drifting,
         pid=worker.pid,
         software=visible(f"{worker.sw_ident or ''} {worker.sw_ver or ''}".strip(), 60) or None,
+        task_events=task_events,
     )
 
 
-def _judged(worker: Worker, scene: Scene, as_of: float) -> tuple[Liveness, str, float | None]:
+def _judged(worker: Worker, scene: Scene, as_of: float) -> tuple[Liveness, str, float | None, bool | None]:
     if worker.has_left:
-        return Liveness.LEFT, "said farewell", worker.timestamp
+        return Liveness.LEFT, "shut down cleanly", worker.timestamp, None
     if not worker.seen_at:
-        return Liveness.LOST, "not heard of", None
+        return Liveness.LOST, "never seen", None, None
     silence = as_of - worker.seen_at
     reason = f"silent for {silence:.1f} s"
     for liveness, patience in (
@@ -137,5 +138,5 @@ def _judged(worker: Worker, scene: Scene, as_of: float) -> tuple[Liveness, str, 
         (Liveness.SUSPECT, suspect_after(worker.freq)),
     ):
         if silence > patience:
-            return liveness, reason, worker.seen_at + patience
-    return Liveness.ALIVE, "heard of", scene.attendance.since(worker.hostname)
+            return liveness, reason, worker.seen_at + patience, None
+    return Liveness.ALIVE, "heartbeat on time", scene.attendance.since(worker.hostname), None

@@ -75,7 +75,7 @@ class User(NamedTuple):
     role: Role
 
 
-#: Whoever comes where nobody has to say who he is: from this machine.
+#: The name of every user where there are no accounts: they come from this machine.
 ANYONE: Final = "anyone here"
 
 
@@ -122,16 +122,20 @@ def read_accounts(path: Path) -> list[Account]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise DiskError(f"{path} cannot be read: {error.strerror}") from None
+        raise DiskError(f"Cannot read {path}: {error.strerror}") from None
     if len(content) > _MAX_FILE_BYTES:
-        raise ImproperlyConfigured(f"{path} is no file of accounts: it is too large")
+        raise ImproperlyConfigured(
+            f"Invalid accounts file {path}: larger than 1 MiB. Create one with celeriac access add"
+        )
     if os.stat(path).st_mode & 0o077:  # noqa: PTH116 - of the very file, wherever a link leads
-        raise ImproperlyConfigured(f"others can read {path}, in which hashes of passwords are: chmod 600 it")
+        raise ImproperlyConfigured(
+            f"Accounts file {path} holds password hashes and is readable by others. Run: chmod 600 {path}"
+        )
     try:
         return msgspec.json.decode(content, type=list[Account])
     except msgspec.DecodeError as error:
         raise ImproperlyConfigured(
-            f"{path} is no file of accounts: {error}; make one with celeriac access add"
+            f"Invalid accounts file {path}: {error}. Create one with celeriac access add"
         ) from None
 
 
@@ -251,7 +255,7 @@ class Access:
                 or len(of_address) >= _MOST_OF_ADDRESS
                 or (len(self._guesses) >= _MOST_OF_ALL and (of_address or self._is_crowded(now)))
             ):
-                raise CallerError("too many wrong passwords or tokens came: wait a minute")
+                raise CallerError("Too many wrong passwords or tokens. Wait a minute")
             # Before it is known whether it is right, or many at once would be none yet.
             guess = (now, *by)
             self._guesses.append(guess)

@@ -72,7 +72,9 @@ class Actions:
             return [task for uuid in dict.fromkeys(ids) if (task := state.tasks.get(uuid)) is not None]
         found = fitting_tasks(state, wanted, most=MAX_TASKS + 1)
         if len(found) > MAX_TASKS:
-            raise CallerError(f"more than {MAX_TASKS} tasks fit, which is the most of one action: narrow it")
+            raise CallerError(
+                f"More than {MAX_TASKS} tasks match, the limit of one action. Narrow the filter."
+            )
         return found
 
     def revoke(
@@ -90,7 +92,9 @@ class Actions:
         known = {task.uuid for task in tasks}
         open_ = [task for task in tasks if not task.ready]
         refused = [
-            Refusal(visible(task.uuid, 120), f"it has ended: {task.state}") for task in tasks if task.ready
+            Refusal(visible(task.uuid, 120), f"already finished: {visible(task.state, 40)}")
+            for task in tasks
+            if task.ready
         ]
         # One that is named need not be in memory: it may wait in a queue since yesterday.
         unknown = [uuid for uuid in dict.fromkeys(ids) if uuid not in known]
@@ -120,7 +124,7 @@ class Actions:
         tasks = self.chosen(ids, wanted)
         plan = plan_resends(tasks, self._control, queue=queue, patience=_PATIENCE)
         known = {task.uuid for task in tasks}
-        plan.refused.update((uuid, "it is not in memory") for uuid in ids if uuid not in known)
+        plan.refused.update((uuid, "not in memory") for uuid in ids if uuid not in known)
         return plan
 
     def retry(self, user: User, plan: Plan, *, dry_run: bool = False) -> Done:
@@ -136,7 +140,7 @@ class Actions:
                     answers.append({each.task.uuid: f"sent as {sent.id} to {each.queue}"})
                 except CeleriacError as error:
                     # Those before it are sent, which whoever asks again has to know.
-                    refused.append(Refusal(visible(each.task.uuid, 120), f"it could not be sent: {error}"))
+                    refused.append(Refusal(visible(each.task.uuid, 120), f"cannot be sent: {error}"))
             return answers
 
         return self._done(
@@ -210,6 +214,7 @@ WORKER_ACTIONS: Final = {
     "pool-shrink": "pool_shrink",
     "add-consumer": "add_consumer",
     "cancel-consumer": "cancel_consumer",
+    "enable-events": "enable_events",
     "shutdown": "shutdown",
 }
 

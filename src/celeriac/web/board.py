@@ -124,9 +124,9 @@ class Board:
             scene, now = self.watcher.scene, self._now()
             return Sight(scene, now, True, live_workers(scene, self.watcher.presences(), as_of=now))
         if self._replay is None:
-            raise CallerError("no log is kept, so nothing is known of the past: start it with --log URL")
+            raise CallerError("No event log configured. To view the past, start with --log URL")
         if not 0 < at <= self._now():
-            raise CallerError("at is a moment in seconds of the epoch, and not one to come")
+            raise CallerError("Invalid at. Use seconds since the epoch, not in the future.")
         return self._past(int(at))
 
     def scene(self, at: float | None = None) -> Scene:
@@ -139,7 +139,7 @@ class Board:
             return known
         # One at a time: a replay takes a processor for seconds, and people who drag a slider ask for many.
         if not self._asking.acquire(blocking=False):
-            raise Busy("others look at the past already, and each look takes a while: try again in a minute")
+            raise Busy("Too many replays running. Try again in a minute.")
         try:
             return self._replayed(at)
         finally:
@@ -168,7 +168,7 @@ class Board:
     def warehouse(self) -> Warehouse:
         """The tables. Raises CallerError if there are none."""
         if self._warehouse is None:
-            raise CallerError("no tables are kept: start it with --warehouse URL")
+            raise CallerError("No history tables configured. Start with --warehouse URL")
         return self._warehouse
 
     def recorders(self) -> list[RecorderRow]:
@@ -221,7 +221,7 @@ class Board:
         return said()
 
     def _asked(self) -> Leaders:
-        reason = "no arbiter is asked"
+        reason = "no arbiter configured"
         if self._arbiter is not None:
             try:
                 arbiter = self._arbiter()

@@ -164,7 +164,7 @@ class _BoundedHttp(H11Protocol):
         if self.transport.is_closing():
             return
         if self.conn.their_state is h11.IDLE and self._is_too_long(data):
-            self._refuse(431, f"the head of a request is longer than {MAX_HEAD_BYTES} bytes")
+            self._refuse(431, f"request head longer than {MAX_HEAD_BYTES} bytes")
             return
         super().data_received(data)
         if self.transport.get_protocol() is not self:
@@ -191,7 +191,7 @@ class _BoundedHttp(H11Protocol):
             self.limits.request_seconds,
             self._refuse,
             408,
-            f"no whole request within {self.limits.request_seconds:g} seconds",
+            f"no complete request within {self.limits.request_seconds:g} seconds",
         )
 
     def _end_request(self) -> None:
@@ -265,7 +265,7 @@ class _CountedWebSocket(WebSocketsSansIOProtocol):
             if self.curr_msg_data_type == "text":
                 b"".join(self.frames).decode()
         except UnicodeDecodeError:
-            self._fail(CloseCode.INVALID_DATA, "no UTF-8")
+            self._fail(CloseCode.INVALID_DATA, "invalid UTF-8")
         else:
             super().send_receive_event_to_app()
 

@@ -105,15 +105,13 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if _name_of(host) not in self._hosts:
-            return PlainTextResponse(
-                "This is not served under that name; name it with --allowed-host to have it so.\n", 421
-            )
+            return PlainTextResponse("Host not allowed. Add it with --allowed-host.\n", 421)
         origin = headers.get("origin")
         is_safe = scope["type"] == "http" and scope["method"] in _SAFE
         if origin is not None and not is_safe and _site_of(origin) != host.lower():
-            return PlainTextResponse("Only pages of this dashboard may ask for that.\n", 403)
+            return PlainTextResponse("Cross-origin request refused.\n", 403)
         if headers.get("sec-fetch-site") in _ELSEWHERE and not _is_link(scope, headers):
-            return PlainTextResponse("Other sites may lead here, and not ask for anything.\n", 403)
+            return PlainTextResponse("Cross-site request refused. Other sites may only link here.\n", 403)
         return None
 
     async def _unknown(self, scope: Scope) -> Response | None:
@@ -138,7 +136,7 @@ class Guard:
             target = scope["raw_path"].decode("ascii", "replace") + (f"?{query}" if query else "")
             return RedirectResponse(f"/login?next={quote(target, safe='/')}", 303)
         return JSONResponse(
-            {"detail": "say who you are: with a bearer token, or log in"},
+            {"detail": "Authentication required. Send a bearer token, or log in."},
             401,
             headers={"WWW-Authenticate": "Bearer"},
         )
@@ -159,11 +157,11 @@ class Guard:
         if scope["type"] != "http" or scope["method"] in _SAFE or scope["path"] in _HARMLESS:
             return None
         if not self._access.allow_control:
-            detail = "commands are off: start it with --allow-control to have them"
+            detail = "Read-only. To enable actions, restart with --allow-control."
             return JSONResponse({"detail": detail}, 403)
         user = scope.get("celeriac.user")
         if user is None or not self._access.may_act(user):
-            return JSONResponse({"detail": "a viewer may look, and not act"}, 403)
+            return JSONResponse({"detail": "Viewers cannot act. Ask an operator."}, 403)
         return None
 
 

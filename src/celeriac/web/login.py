@@ -39,7 +39,7 @@ _PAGE: Final = """<!doctype html>
 <form method="post" action="/login">
 {note}
 <input type="hidden" name="next" value="{next}">
-<label for="name">Name</label>
+<label for="name">Username</label>
 <input id="name" name="name" autocomplete="username" required autofocus>
 <label for="password">Password</label>
 <input id="password" name="password" type="password" autocomplete="current-password" required>
@@ -66,7 +66,7 @@ async def log_in(request: Request) -> Response:
         async for part in request.stream():
             content += part
             if len(content) > _MAX_FORM_BYTES:
-                return _page("/", "That is too long for a name and a password.", 413)
+                return _page("/", "Username or password too long.", 413)
     except ClientDisconnect:  # before all of the form came
         return Response(status_code=400)
     told = parse_qs(content.decode("utf-8", "replace"))
@@ -76,7 +76,7 @@ async def log_in(request: Request) -> Response:
     except CallerError as error:
         return _page(target, f"{error}.", 429)
     if shown is None:
-        return _page(target, "No such name, or not its password.", 401)
+        return _page(target, "Wrong username or password.", 401)
     answer = RedirectResponse(_own(target), 303)
     answer.set_cookie(
         COOKIE,

@@ -10,9 +10,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from celeriac.core.series import Series
+from celeriac.core.series import MAX_NAMES, Series
 from celeriac.node.watcher import Watcher
 from celeriac.views.overview import overview
+from celeriac.views.worker import LiveWorker
 from celeriac.web.api.part import board_of
 from celeriac.web.board import Board, Sight
 from celeriac.web.series import counter, gauge, histogram
@@ -55,18 +56,22 @@ class _Board(Collector):
 def _of_tasks(series: Series) -> Iterator[Metric]:
     yield counter(
         "celeriac_task_events",
-        "Events of tasks that came, by the name of the task and what they say.",
+        "Task events received, by task name and event type.",
         ("name", "event"),
         series.events.items(),
     )
     yield counter(
         "celeriac_worker_task_events",
-        "Events of tasks that came, by the node that sent them and what they say.",
+        "Task events received, by worker and event type.",
         ("worker", "event"),
         series.by_worker.items(),
     )
-    yield histogram("celeriac_queue_wait_seconds", "How long attempts waited before they ran.", series.waits)
-    yield histogram("celeriac_run_seconds", "How long attempts ran.", series.runs)
+    yield histogram(
+        "celeriac_queue_wait_seconds",
+        "Time from when an attempt could run until it started, in seconds.",
+        series.waits,
+    )
+    yield histogram("celeriac_run_seconds", "Run time of attempts, in seconds.", series.runs)
 
 
 def _of_cluster(board: Board, sight: Sight) -> Iterator[Metric]:
@@ -79,63 +84,77 @@ def _of_cluster(board: Board, sight: Sight) -> Iterator[Metric]:
     )
     yield gauge(
         "celeriac_workers",
-        "Workers, by what they are held for.",
+        "Workers, by status.",
         ("liveness",),
         (((liveness,), count) for liveness, count in told.workers.items()),
     )
+    known = [each for each in sight.workers if each.task_events is not None]
+    yield gauge(
+        "celeriac_worker_task_events_enabled",
+        "1 if the worker sends task events, 0 if it runs tasks without sending any; absent while unknown.",
+        ("worker",),
+        # Those without first: of many workers the others are left out.
+        (((each.name,), bool(each.task_events)) for each in sorted(known, key=_sends)[:MAX_NAMES]),
+        merge=min,
+    )
     yield GaugeMetricFamily(
         "celeriac_workers_drifting",
-        "Workers whose clocks and ours disagree.",
+        "Workers whose clock differs from the clock of this host by more than 16 seconds.",
         value=sum(worker.is_drifting for worker in sight.workers),
     )
     yield gauge(
         "celeriac_queue_length",
-        "Tasks that wait in a queue.",
+        "Messages ready in a queue.",
         ("queue",),
         (((name,), length) for name, length in (board.queues() or {}).items()),
     )
     yield gauge(
         "celeriac_leader_token",
-        "The token of who leads, by what is led.",
+        "Fencing token of the current leader, by lease name and leader.",
         ("name", "leader"),
         (((row.name, row.leader), row.token or 0) for row in board.leaders().leaders),
         merge=max,
     )
 
 
+def _sends(worker: LiveWorker) -> tuple[bool, str]:
+    return bool(worker.task_events), worker.name
+
+
 def _of_reception(watcher: Watcher) -> Iterator[Metric]:
     state, receiver = watcher.state, watcher.receiver
-    yield CounterMetricFamily("celeriac_events", "Events that came.", value=state.event_count)
+    yield CounterMetricFamily("celeriac_events", "Events received.", value=state.event_count)
     yield GaugeMetricFamily(
-        "celeriac_receiving", "Whether events are received now.", value=watcher.is_receiving
+        "celeriac_receiving",
+        "1 if connected to the event stream of the broker, 0 otherwise.",
+        value=watcher.is_receiving,
     )
     yield GaugeMetricFamily(
         "celeriac_event_lag_seconds",
-        "How much later heartbeats of most workers come than at best within the hour; by how much clocks "
-        "differ does not count.",
+        "Median delay of worker heartbeats, relative to the smallest delay of the last hour, in seconds.",
         value=watcher.lag(),
     )
+    yield CounterMetricFamily("celeriac_link_losses", "Disconnects from the broker.", value=receiver.losses)
     yield CounterMetricFamily(
-        "celeriac_link_losses", "How often the link to the broker was lost.", value=receiver.losses
-    )
-    yield CounterMetricFamily(
-        "celeriac_gaps", "Times for which events may be missing, since it began.", value=watcher.gap_count
+        "celeriac_gaps",
+        "Event gaps (periods with possibly missing events) since start.",
+        value=watcher.gap_count,
     )
     gaps = list(state.gaps)
     yield GaugeMetricFamily(
         "celeriac_last_gap_timestamp_seconds",
-        "When the last gap in the reception ended; 0 if there was none.",
+        "End of the last event gap, as Unix timestamp; 0 if there was none.",
         value=gaps[-1].until if gaps else 0.0,
     )
     yield counter(
         "celeriac_refused_messages",
-        "Messages that could not be taken, by reason.",
+        "Event messages rejected as invalid, by reason.",
         ("reason",),
         (((reason,), count) for reason, count in dict(receiver.gate.refused).items()),
     )
     yield CounterMetricFamily(
         "celeriac_overlooked_events",
-        "Events that somebody who listens missed, as too many waited.",
+        "Events dropped because an SSE listener was too slow.",
         value=watcher.overlooked_count,
     )
 
@@ -145,32 +164,32 @@ def _of_history(board: Board) -> Iterator[Metric]:
     recorders = board.recorders()
     yield gauge(
         "celeriac_recorder_recording",
-        "Whether a recorder is alive and well.",
+        "1 if the recorder runs and records, 0 otherwise.",
         ("recorder",),
         (((each.name,), each.is_recording) for each in recorders),
         merge=min,
     )
     yield gauge(
         "celeriac_recorder_lag_seconds",
-        "How late the last event was by its sender's clock when a recorder had it on the disk.",
+        "Delay from the timestamp of the last event until the recorder wrote it to disk, in seconds.",
         ("recorder",),
         (((each.name,), each.lag) for each in recorders if each.lag is not None),
         merge=max,
     )
     yield counter(
         "celeriac_recorder_dropped_events",
-        "Events for which a recorder had no room, since it began.",
+        "Events dropped by the recorder for lack of space, since its start.",
         ("recorder",),
         (((each.name,), each.dropped) for each in recorders),
     )
     yield counter(
         "celeriac_recorder_gaps",
-        "Times for which events may be missing in the log, since a recorder began.",
+        "Event gaps in the log of the recorder, since its start.",
         ("recorder",),
         (((each.name,), each.gaps) for each in recorders),
     )
     yield GaugeMetricFamily(
         "celeriac_tables_published_timestamp_seconds",
-        "When the tables of the history were published.",
+        "When the history tables were published, as Unix timestamp.",
         value=board.tables_at(),
     )

@@ -9,7 +9,7 @@ from celeriac.web.board import Board, Sight
 
 __all__ = ["panorama"]
 
-_DEAF: Final = Alert("error", "no events are received: the link to the broker is lost", "cluster")
+_DEAF: Final = Alert("error", "Disconnected from the broker: no events are received", "cluster")
 
 
 def panorama(board: Board, sight: Sight) -> Overview:

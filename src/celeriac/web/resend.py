@@ -45,7 +45,7 @@ def plan_resends(tasks: Sequence[Task], control: Control, *, queue: str | None, 
     queue alone, to this.
     """
     if queue is not None and not is_name(queue):
-        raise CallerError("no queue can have that name: give one of up to 255 bytes that can be printed")
+        raise CallerError("Invalid queue name. Use up to 255 bytes of printable characters.")
     untold = {task.host for task in tasks if queue is None and task.ready and not is_name(task.queue)}
     consumed = _consumed(control, untold, patience)
     plan = Plan([], {})
@@ -70,37 +70,38 @@ def _queue_of(task: Task, consumed: Mapping[str, set[str]]) -> str:
         return task.queue
     names = consumed.get(task.host or "")
     if names is None:
-        reason = "its worker does not answer"
+        reason = "its worker does not reply"
     elif len(names) == 1 and is_name(only := next(iter(names))):
         return only
     else:
-        reason = f"its worker takes tasks from {count_text(len(names), 'queue')}"
+        reason = f"its worker consumes from {count_text(len(names), 'queue')}"
     raise CallerError(
-        f"its queue is not known, and {reason}: name a queue, or set task_send_sent_event in what sends tasks"
+        f"queue unknown, and {reason}: choose a queue, or set task_send_sent_event in the programs that "
+        "send tasks"
     )
 
 
 def _call(task: Task) -> tuple[str, list[Any], dict[str, Any]]:
     """Return what a task is called with. Raises CallerError if it goes on, or events do not tell it."""
     if not task.ready:
-        raise CallerError(f"it has not ended: {visible(task.state, 40)}")
+        raise CallerError(f"not finished: {visible(task.state, 40)}")
     if task.name is None:
-        raise CallerError("its name is not known")
+        raise CallerError("task name unknown")
     args, kwargs = _read(task.args), _read(task.kwargs)
     if not isinstance(args, tuple | list) or not isinstance(kwargs, dict):
-        raise CallerError("its events do not tell its arguments as such")
+        raise CallerError("arguments in its events are not literals")
     return task.name, list(args), kwargs
 
 
 def _read(text: str | None) -> object:
     """Return the value that a text shows. Only literals are read, and nothing that was cut or masked."""
     if text is None:
-        raise CallerError("its events do not tell its arguments")
+        raise CallerError("no arguments in its events")
     if any(mark in text for mark in _CUT):
-        raise CallerError("its events tell its arguments in part only")
+        raise CallerError("arguments in its events are truncated")
     if MASK in text:
-        raise CallerError("what is secret in its arguments was masked")
+        raise CallerError("secrets in its arguments are masked")
     try:
         return literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise CallerError("its events do not tell its arguments as such") from None
+        raise CallerError("arguments in its events are not literals") from None

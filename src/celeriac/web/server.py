@@ -56,7 +56,7 @@ def make_app(
     app = FastAPI(
         title="Celeriac",
         version=version("celeriac"),
-        description="A task cluster: its tasks, workers and history.",
+        description="Tasks, workers and history of a Celery cluster.",
         openapi_url=f"{API}/openapi.json",
         # Their pages are made of scripts from elsewhere.
         docs_url=None,
@@ -75,9 +75,11 @@ def make_app(
 
     @app.get("/healthz", include_in_schema=False)
     async def health() -> PlainTextResponse:
-        """Tell whether events are received."""
+        """Check the event stream."""
         is_well = board.watcher.is_receiving
-        return PlainTextResponse("well\n" if is_well else "no events are received\n", 200 if is_well else 503)
+        return PlainTextResponse(
+            "ok\n" if is_well else "disconnected from the broker\n", 200 if is_well else 503
+        )
 
     app.add_api_route("/api/{path:path}", _nothing, methods=[*_METHODS], include_in_schema=False)
 
@@ -96,9 +98,11 @@ def _nothing(request: Request) -> JSONResponse:
     ]
     if allowed:
         headers = {"Allow": ", ".join(allowed)}
-        return JSONResponse({"detail": f"that takes {' or '.join(allowed)}"}, 405, headers=headers)
+        return JSONResponse(
+            {"detail": f"Method not allowed. Use {' or '.join(allowed)}."}, 405, headers=headers
+        )
     path = visible(request.scope["path"], 200)
-    return JSONResponse({"detail": f"there is no {path}; see {API}/openapi.json"}, 404)
+    return JSONResponse({"detail": f"No such endpoint: {path}. See {API}/openapi.json"}, 404)
 
 
 def _refused(_: Request, error: Exception) -> JSONResponse:
@@ -132,8 +136,8 @@ def check_address(host: str, access: Access) -> None:
     """Refuse to serve others than this machine without knowing who they are."""
     if access.is_open and not _is_loopback(host):
         raise CallerError(
-            f"{host} can be reached from other machines, so people have to say who they are: name a file of "
-            "accounts with --accounts FILE, which celeriac access add makes; or leave --host out"
+            f"Cannot serve on {host} without accounts: other machines can connect to it. Add a user with "
+            "celeriac access add FILE NAME and use --accounts FILE, or omit --host"
         )
 
 

@@ -77,9 +77,9 @@ class Aside(Generic[_T]):
         try:
             made = self._make()
         except CeleriacError as error:
-            logger.debug("This could not be looked at: %s", error)
+            logger.debug("web: background update failed: %s", error)
         except Exception:
-            logger.exception("This could not be looked at")
+            logger.exception("web: background update failed")
         finally:
             with self._mutex:
                 self._made, self._made_at, self._thread = made, monotonic(), None

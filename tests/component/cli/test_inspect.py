@@ -159,7 +159,7 @@ def test_status_shows_nodes_with_what_their_heartbeats_tell(cluster: Cluster) ->
 
     assert result.exit_code == 0
     head, bare, full = lines(result.stdout)
-    assert head.split() == ["NAME", "STATUS", "ACTIVE", "PROCESSED", "LOAD", "VERSION", "NOTE"]
+    assert head.split() == ["NAME", "STATUS", "ACTIVE", "PROCESSED", "LOAD", "VERSION", "EVENTS", "NOTE"]
     assert bare.split() == ["b@1", "online"]
     assert full.split() == ["celery@web1", "online", "1", "7", "2.55", "1.6", "0.73", "py-celery", "5.7.0"]
 

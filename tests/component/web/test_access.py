@@ -88,7 +88,7 @@ def test_after_many_wrong_guesses_who_guesses_waits_for_a_minute_and_others_do_n
     for _ in range(10):
         access.log_in("ada", "wrong", "10.0.0.1")
 
-    with pytest.raises(CallerError, match="wait a minute"):
+    with pytest.raises(CallerError, match="Wait a minute"):
         access.log_in("ada", "correct horse", "10.0.0.1")
 
     assert access.log_in("ada", "correct horse", "10.0.0.2") is not None
@@ -101,7 +101,7 @@ def test_who_guesses_at_many_names_waits_and_keeps_nobody_else_out() -> None:
     for number in range(40):
         access.log_in(f"nobody-{number}", "wrong", "10.0.0.1")
 
-    with pytest.raises(CallerError, match="wait a minute"):
+    with pytest.raises(CallerError, match="Wait a minute"):
         access.log_in("somebody", "wrong", "10.0.0.1")
 
     assert access.log_in("ada", "correct horse", "10.0.0.2") is not None
@@ -120,7 +120,7 @@ def test_who_has_many_addresses_of_one_network_is_one(addresses: list[str]) -> N
     for address in addresses[:10]:
         access.log_in("ada", "wrong", address)
 
-    with pytest.raises(CallerError, match="wait a minute"):
+    with pytest.raises(CallerError, match="Wait a minute"):
         access.log_in("ada", "wrong", addresses[10])
 
     assert access.log_in("ada", "correct horse", "2001:db8:1::1") is not None

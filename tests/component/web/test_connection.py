@@ -66,7 +66,7 @@ def test_client_without_a_whole_head_in_time_is_cut_off(serve: Serve, stack: Exi
         answer = read_all(link)
 
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"no whole request within 0.1 seconds" in answer
+        assert b"no complete request within 0.1 seconds" in answer
         assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
 
 
@@ -277,7 +277,7 @@ def test_text_that_is_no_utf_8_ends_its_connection_without_a_trace_in_the_log(
     with serving(make_server(echo_app(), limits)) as place, RawWebSocket(place) as client:
         client.send(frame(b"\xff\xfe"))
 
-        assert client.read_until(b"no UTF-8")
+        assert client.read_until(b"invalid UTF-8")
         assert wait_until(lambda: limits.count == 0, patience=PATIENCE)
 
     assert "Invalid UTF-8" not in capsys.readouterr().err

@@ -83,13 +83,13 @@ def test_a_dry_run_says_whom_it_would_concern_and_does_nothing(
     assert (revoked["targets"], revoked["is_dry_run"]) == (["open"], True)
     assert (revoked["states"], revoked["queues"]) == ({"STARTED": 1}, [])
     assert {each["uuid"]: each["reason"] for each in revoked["refused"]} == {
-        "good": "it has ended: SUCCESS", "failed": "it has ended: FAILURE",
+        "good": "already finished: SUCCESS", "failed": "already finished: FAILURE",
     }  # fmt: skip
     assert (unknown["targets"], unknown["states"]) == (["open", "x"], {"STARTED": 1, "not in memory": 1})
     assert sorted(retried["targets"]) == ["failed", "good"]
     assert retried["states"] == {"FAILURE": 1, "SUCCESS": 1}
     assert retried["queues"] == ["bulk", "bulk"]
-    assert retried["refused"] == [{"uuid": "open", "reason": "it has not ended: STARTED"}]
+    assert retried["refused"] == [{"uuid": "open", "reason": "not finished: STARTED"}]
     assert (sent.calls, lines(audit)) == ([], [])
 
 
@@ -105,10 +105,10 @@ def test_a_task_is_sent_once_more_with_the_arguments_that_its_events_told(
     assert sent.calls == [("shop.pay", [1, "two"], {"three": 3}, {"queue": "mail"})]
     assert done["replies"] == {"good": "sent as new-id to mail"}
     assert {each["uuid"]: each["reason"] for each in done["refused"]} == {
-        "cut": "its events tell its arguments in part only",
-        "object": "its events do not tell its arguments as such",
-        "odd": "its events do not tell its arguments as such",
-        "none": "it is not in memory",
+        "cut": "arguments in its events are truncated",
+        "object": "arguments in its events are not literals",
+        "odd": "arguments in its events are not literals",
+        "none": "not in memory",
     }
     assert [(line["user"], line["action"]) for line in lines(audit)] == [
         ("anyone here", "retry"), ("anyone here", "retry done"),
@@ -208,8 +208,8 @@ def test_a_task_is_not_sent_with_what_stands_for_a_secret_nor_without_its_argume
 
     assert sent.calls == []
     assert {each["uuid"]: each["reason"] for each in done["refused"]} == {
-        "masked": "what is secret in its arguments was masked",
-        "dropped": "its events do not tell its arguments",
+        "masked": "secrets in its arguments are masked",
+        "dropped": "no arguments in its events",
     }
 
 
@@ -228,9 +228,9 @@ def test_what_could_not_be_sent_is_told_beside_what_was(
     done = operator.post("/api/v1/control/retry", json={"ids": ["first", "second"]}).json()
 
     assert done["replies"] == {"first": "sent as new-id to mail"}
-    assert done["refused"] == [{"uuid": "second", "reason": "it could not be sent: the broker is away"}]
+    assert done["refused"] == [{"uuid": "second", "reason": "cannot be sent: the broker is away"}]
     noted = json.loads(audit.read_text().splitlines()[-1])
-    assert noted["refused"] == {"second": "it could not be sent: the broker is away"}
+    assert noted["refused"] == {"second": "cannot be sent: the broker is away"}
 
 
 def test_the_longest_id_there_is_can_be_named_as_it_is(

@@ -194,7 +194,7 @@ def test_form_of_another_site_without_origin_cannot_act(locked: httpx.Client, me
 
     assert (answer.status_code, answer.text) == (
         403,
-        "Other sites may lead here, and not ask for anything.\n",
+        "Cross-site request refused. Other sites may only link here.\n",
     )
 
 

@@ -276,7 +276,7 @@ def test_a_recorder_that_is_not_well_is_scraped_and_told_on_the_first_page(tmp_p
     assert alerts == [
         {
             "level": "error",
-            "text": "nothing is recorded: recorder eu-1: disconnected from the broker",
+            "text": "Events are not recorded: recorder eu-1: disconnected from the broker",
             "page": "cluster",
             "query": "",
         }
@@ -293,7 +293,7 @@ def test_when_the_tables_were_made_is_scraped_and_told_once_they_are_old(tmp_pat
         (alert,) = ask.get("/api/v1/overview").json()["alerts"]
 
     assert value_of(told, "celeriac_tables_published_timestamp_seconds") == published_at
-    assert alert["text"].startswith("the tables of the history are 40 hours old")
+    assert alert["text"].startswith("History tables are 1 d 16 h old")
 
 
 def test_where_no_history_is_kept_nothing_is_said_of_it(ask: httpx.Client) -> None:

@@ -61,8 +61,8 @@ def test_where_its_worker_does_not_tell_one_queue_it_goes_nowhere(rig: Rig, told
 
     assert queues(plan) == {"told": "mail"}
     assert plan.refused == {
-        "untold": f"its queue is not known, and its worker takes tasks from {said}: name a queue, or set "
-        "task_send_sent_event in what sends tasks"
+        "untold": f"queue unknown, and its worker consumes from {said}: choose a queue, or set "
+        "task_send_sent_event in the programs that send tasks"
     }
 
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_silent_or_has_no_name_that_one_can_have_leaves_it_unkn
 
     assert plan.resends == []
     assert set(plan.refused) == {"silent", "hostile", "masked"}
-    assert all("its worker does not answer" in reason for reason in plan.refused.values())
+    assert all("its worker does not reply" in reason for reason in plan.refused.values())
 
 
 def test_of_more_workers_than_a_request_can_name_all_are_asked(rig: Rig) -> None:

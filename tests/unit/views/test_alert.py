@@ -39,7 +39,7 @@ def test_many_failures_lead_to_the_tasks_that_failed() -> None:
     (alert,) = failure_alerts(window(failed=20, succeeded=30))
 
     assert alert == Alert(
-        "error", "40 % of 50 tasks failed within five minutes", "tasks", "state=FAILURE&last=300"
+        "error", "40 % of 50 tasks failed in the last 5 minutes", "tasks", "state=FAILURE&last=300"
     )
 
 
@@ -53,7 +53,7 @@ def test_tasks_that_would_wait_for_long_are_told_with_the_longest_queue_first() 
 
     (alert,) = queue_alerts(queues, ended=300, watched=300.0)
 
-    text = "1,200 tasks wait in bulk, celery: 20 minutes at the pace of the last five"
+    text = "Backlog: 1,200 tasks in bulk, celery, about 20 min at the current rate"
     assert alert == Alert("warning", text, "workers")
 
 
@@ -61,7 +61,7 @@ def test_where_no_task_ends_those_that_wait_are_an_error() -> None:
     (alert,) = queue_alerts({"celery": 100}, ended=0, watched=300.0)
 
     assert alert.level == "error"
-    assert alert.text == "100 tasks wait in celery, and none has ended within five minutes"
+    assert alert.text == "Backlog: 100 tasks in celery, and no task finished in the last 5 minutes"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_recorders_that_are_well_or_were_never_there_need_nobody() -> None:
 def test_a_recorder_that_fell_silent_is_an_error_where_no_other_records() -> None:
     (alert,) = of_recorders(recorder("a", age=90.0, error="disk full"), recorder("old", "stopped", age=9e5))
 
-    text = "nothing is recorded: recorder a: no status update for 90 seconds: disk full"
+    text = "Events are not recorded: recorder a: no status update for 90 seconds: disk full"
     assert alert == Alert("error", text, "cluster")
 
 
 def test_a_recorder_in_trouble_is_a_warning_while_another_records() -> None:
     (alert,) = of_recorders(recorder("a"), recorder("b\n", "dropping"))
 
-    text = "recorder b\\n: disk full or read-only, dropping events"
+    text = "Recorder b\\n: disk full or read-only, dropping events"
     assert alert == Alert("warning", text, "cluster")
 
 
@@ -109,7 +109,7 @@ def test_a_recorder_that_was_given_up_needs_nobody_while_another_records() -> No
 def test_a_recorder_that_has_been_dead_for_a_year_is_told_as_long_as_no_other_records() -> None:
     (alert,) = of_recorders(recorder("a", "failed", age=365 * 24 * HOUR))
 
-    assert alert.text == "nothing is recorded: recorder a: stopped with an error"
+    assert alert.text == "Events are not recorded: recorder a: stopped with an error"
 
 
 def test_tables_are_old_when_a_nightly_run_is_overdue() -> None:
@@ -118,7 +118,7 @@ def test_tables_are_old_when_a_nightly_run_is_overdue() -> None:
     (alert,) = table_alerts(NOW - 30 * HOUR, as_of=NOW)
     assert alert == Alert(
         "warning",
-        "the tables of the history are 30 hours old: celeriac pipeline run makes new ones",
+        "History tables are 1 d 6 h old. Update them: celeriac pipeline run",
         "history",
     )
 

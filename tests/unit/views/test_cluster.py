@@ -111,12 +111,12 @@ def test_status_shows_who_answered_and_who_did_not() -> None:
     replies.silent = ["c@1"]
     replies.absent = ["d@1"]
 
-    rows = status_rows(replies, state_of(worker("heartbeat")).workers)
+    rows = status_rows(replies, state_of(worker("heartbeat")).workers, {"celery@web1": False, "x@1": True})
 
     assert rows == [
         StatusRow("b@1", "error", note="no memory\\x1b"),
         StatusRow("c@1", "silent"),
-        StatusRow("celery@web1", "online", 1, 7, (2.55, 1.6, 0.73), "py-celery 5.7.0"),
+        StatusRow("celery@web1", "online", 1, 7, (2.55, 1.6, 0.73), "py-celery 5.7.0", "off"),
         StatusRow("d@1", "absent"),
     ]
 
@@ -124,7 +124,7 @@ def test_status_shows_who_answered_and_who_did_not() -> None:
 def test_cells_are_texts_and_empty_where_nothing_is_known() -> None:
     row = StatusRow("a@1", "online", 1, None, (2.55, 1.6, 0.73))
 
-    assert cells(row) == ["a@1", "online", "1", "", "2.55 1.6 0.73", "", ""]
+    assert cells(row) == ["a@1", "online", "1", "", "2.55 1.6 0.73", "", "", ""]
 
 
 def test_of_many_names_only_some_are_shown() -> None:
@@ -143,7 +143,7 @@ def test_hostile_text_in_any_row_is_made_visible() -> None:
     replies[HOSTILE] = {}
     replies.errors["x"] = HOSTILE
 
-    rows = [*worker_rows(state), *task_rows(state), *status_rows(replies, state.workers)]
+    rows = [*worker_rows(state), *task_rows(state), *status_rows(replies, state.workers, {})]
     shown = [cell for row in rows for cell in cells(row)] + [*totals(state).tasks_by_state]
 
     assert len(rows) == 5

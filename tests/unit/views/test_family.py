@@ -103,7 +103,7 @@ def test_a_long_line_is_cut_at_the_top_and_says_so() -> None:
 
     assert [row.uuid for row in family.rows] == [f"t{number}" for number in range(10, 43)]
     assert family.is_cut_above
-    assert "more tasks above" in family.notes[0]
+    assert "More ancestors" in family.notes[0]
 
 
 def test_nobody_is_told_twice_however_they_sent_each_other() -> None:

@@ -63,7 +63,7 @@ def test_an_owner_is_a_boot_of_a_node(owner: str, node: str) -> None:
     [
         (Level.L3, "level L3: on rock"),
         (Level.L2, "level L2: on rock"),
-        (Level.L1, "level L1, below election_min_level (L2), so nobody can lead: on rock"),
+        (Level.L1, "level L1, below election_min_level (L2), no leases granted: on rock"),
     ],
 )
 def test_a_level_is_marked_if_it_is_below_the_least(level: Level, text: str) -> None:

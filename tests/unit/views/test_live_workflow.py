@@ -30,7 +30,7 @@ def test_one_with_more_tasks_than_are_followed_says_so(
     assert story is not None
     assert (len(story.tasks), story.is_cut) == (4, is_cut)
     assert workflow_dict(story)["is_cut"] is is_cut
-    assert dict(workflow_lines(story)).get("shown") == ("4, as there are too many" if is_cut else None)
+    assert dict(workflow_lines(story)).get("shown") == ("first 4" if is_cut else None)
 
 
 def test_of_one_that_is_cut_no_critical_path_is_claimed_nor_what_rests_on_all_tasks(
@@ -46,7 +46,7 @@ def test_of_one_that_is_cut_no_critical_path_is_claimed_nor_what_rests_on_all_ta
     assert (cut.critical_path, cut.critical_run, cut.makespan) == (None, None, None)
     assert not any(each.is_critical for each in cut.tasks)
     assert {*kind_texts(cut.tasks)} == {""}
-    assert dict(workflow_lines(cut))["critical path"] == "not followed, as there are too many tasks"
+    assert dict(workflow_lines(cut))["critical path"] == "not computed: too many tasks"
 
 
 def chord() -> State:

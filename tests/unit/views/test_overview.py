@@ -82,6 +82,6 @@ def test_a_queue_that_nobody_takes_from_is_told_among_what_needs_somebody() -> N
     seen = overview(scene, as_of=AS_OF, workers=[], queues={"celery": 500}, others=[other])
 
     assert [each.text for each in seen.alerts] == [
-        "500 tasks wait in celery, and none has ended within five minutes",
+        "Backlog: 500 tasks in celery, and no task finished in the last 5 minutes",
         "something else",
     ]

@@ -42,7 +42,7 @@ def test_pending_is_told_as_what_it_means() -> None:
     told = rows(ResultMeta("t1", "PENDING"))
 
     assert set(told) == {"task", "state"}
-    assert told["state"][0].startswith("PENDING: nothing is known of this id")
+    assert told["state"][0].startswith("PENDING: no result stored for this id")
 
 
 def test_a_failure_is_told_with_class_message_and_trace() -> None:
@@ -68,7 +68,7 @@ def test_what_cannot_be_read_is_told_with_the_reason() -> None:
 
     assert rows(meta) == {
         "task": ["t1"],
-        "state": ["there is a result, but it cannot be read"],
+        "state": ["unreadable result"],
         "reason": ["it is pickle: set result_serializer to json"],
     }
 

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from celeriac import State
+from celeriac.core.member import Liveness
 from celeriac.core.membership import lost_after, suspect_after
 from celeriac.model.events import Event, WorkerHeartbeat, WorkerOffline
 from celeriac.node.scene import Scene
+from celeriac.node.watcher import Presence
 from celeriac.views.worker import LiveWorker, live_workers
 from tests.event_logs import HOUR_AT, received
 
@@ -48,7 +50,9 @@ def test_a_worker_is_judged_by_its_silence_against_its_own_heartbeat(
     worker = worker_as_of(20.0 + silence, *beats)
 
     assert (worker.liveness, worker.since_at) == (liveness, HOUR_AT + since)
-    assert worker.reason == ("heard of" if liveness == "ALIVE" else f"silent for {silence:.1f} s")
+    assert worker.reason == (
+        "heartbeat on time" if liveness == "ALIVE" else f"silent for {silence:.1f} s"
+    )
 
 
 def test_a_worker_that_left_has_left_since_it_said_so() -> None:
@@ -61,3 +65,15 @@ def test_a_worker_whose_tasks_alone_are_heard_of_is_there_since_nobody_knows_whe
     worker = worker_as_of(100.0, received("t1", 90.0))
 
     assert (worker.liveness, worker.since_at) == ("ALIVE", None)
+
+
+@pytest.mark.parametrize("sends", [True, False, None])
+def test_task_events_are_those_that_the_watcher_checked(sends: bool | None) -> None:
+    scene = Scene(State(now=lambda: HOUR_AT))
+    beat = said(WorkerHeartbeat, 0.0)
+    scene.state.apply(beat, beat.local_received)
+    presence = Presence(Liveness.ALIVE, "heartbeat on time", HOUR_AT, sends)
+
+    (worker,) = live_workers(scene, {"w1@lab": presence}, as_of=HOUR_AT)
+
+    assert worker.task_events is sends

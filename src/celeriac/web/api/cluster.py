@@ -27,7 +27,7 @@ _FIELD_CHARS: Final = 200
 
 
 class GapRow(NamedTuple):
-    """A time for which events may be missing. Moments are seconds of the epoch."""
+    """A period in which events may be missing, in seconds since the epoch."""
 
     since_at: float
     until_at: float
@@ -35,7 +35,7 @@ class GapRow(NamedTuple):
 
 
 class ElectionEvent(NamedTuple):
-    """What a node said of an election."""
+    """An election event of a node."""
 
     type: str
     at: float | None
@@ -46,7 +46,7 @@ class ElectionEvent(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """What is known of a cluster as a whole."""
+    """Clock, connection, gaps, elections and recorders of a cluster."""
 
     as_of: float
     #: The highest Lamport clock that was heard.
@@ -70,7 +70,7 @@ _OneWorker = create_model(
 
 @router.get("/overview", response_model=model_of(Overview))
 def get_overview(board: _Board, at: At = None) -> Any:
-    """Return a cluster in a few numbers: rates, times, tasks by state, and what needs somebody to look."""
+    """Return rates, latencies, tasks by state, queue depths and alerts."""
     return answer(panorama(board, board.sight(at)))
 
 
@@ -79,36 +79,36 @@ def workers(
     board: _Board,
     at: At = None,
     after: Annotated[
-        str | None, Query(max_length=500, description="What `next` of the page before said")
+        str | None, Query(max_length=500, description="Value of `next` from the previous page")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 200,
 ) -> Any:
-    """Return workers, by name, a page at a time."""
+    """Return a page of workers, sorted by name."""
     return answer(worker_page(board.sight(at).workers, after=after, limit=limit))
 
 
 @router.get("/workers/{name:name}", response_model=_OneWorker, responses={404: {"model": Problem}})
 def worker(board: _Board, name: Annotated[str, Path(max_length=500)], at: At = None) -> Any:
-    """Return one worker, and in `setup` its queues and the size of its pool, as it says itself.
+    """Return one worker; `setup` holds its queues and pool size.
 
-    It is asked for that, again after some seconds, and given two for each answer. `setup` is null for the
-    past, and for a worker that has left.
+    The worker is queried for `setup` with a timeout of two seconds, and the reply is reused for five. `setup`
+    is null with `at`, and for a worker that has shut down.
     """
     found = next((each for each in board.sight(at).workers if each.key == name), None)
     if found is None:
-        raise Unknown("no such worker is known")
+        raise Unknown("No such worker.")
     return answer({**found._asdict(), "setup": board.setup(found) if at is None else None})
 
 
 @router.get("/cluster", response_model=model_of(ClusterView))
 def cluster(board: _Board, at: At = None) -> Any:
-    """Return clocks, gaps in the reception, and what was said of elections."""
+    """Return the Lamport clock, event gaps, election events and recorders."""
     return answer(cluster_view(board, board.sight(at)))
 
 
 @router.get("/leaders", response_model=model_of(Leaders))
 def leaders(board: _Board) -> Any:
-    """Return who leads what, and how far the promise of one leader holds."""
+    """Return the current leaders and the guarantee level of elections."""
     return answer(board.leaders())
 
 

@@ -25,11 +25,11 @@ _SIGNAL = r"^(SIG)?[A-Z]{2,10}$"
 class _Order(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    dry_run: bool = Field(False, description="Only say whom it would concern")
+    dry_run: bool = Field(False, description="Return the targets without acting")
 
 
 class Filter(BaseModel):
-    """Which tasks: those that fit all that is said, and something must be said."""
+    """A task filter: tasks that match all given fields, of which there is at least one."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -38,8 +38,10 @@ class Filter(BaseModel):
     worker: _Name | None = None
     text: _Name | None = None
     root: _Name | None = None
-    since: _Moment = Field(None, description="Got into their states from then on: seconds of the epoch")
-    until: _Moment = Field(None, description="And before then")
+    since: _Moment = Field(
+        None, description="Last state change at or after this time, in seconds since the epoch"
+    )
+    until: _Moment = Field(None, description="Last state change before this time, in seconds since the epoch")
 
     def wanted(self) -> TaskFilter:
         """Return it as lists take it. Raises CallerError for one that fits everything."""
@@ -47,12 +49,12 @@ class Filter(BaseModel):
             frozenset(self.states), self.name, self.worker, self.text, self.since, self.until, self.root
         )
         if made == TaskFilter():
-            raise CallerError("a filter says at least one thing: or every task would be meant")
+            raise CallerError("Empty filter. Set at least one field, or every task would match.")
         return made
 
 
 class OnTasks(_Order):
-    """Which tasks are meant: by their ids, or by a filter."""
+    """Tasks, by IDs or by a filter."""
 
     ids: _Names = []
     filter: Filter | None = None
@@ -60,50 +62,52 @@ class OnTasks(_Order):
     def chosen(self) -> tuple[list[str], TaskFilter | None]:
         """Return them. Raises CallerError unless it is one of both."""
         if bool(self.ids) == (self.filter is not None):
-            raise CallerError("name tasks by ids, or by a filter")
+            raise CallerError("Specify either ids or filter.")
         return self.ids, None if self.filter is None else self.filter.wanted()
 
 
 class Revoke(OnTasks):
-    """Have workers skip tasks that have not begun."""
+    """Have workers skip tasks that have not started."""
 
-    terminate: bool = Field(False, description="Also stop those that have begun")
+    terminate: bool = Field(False, description="Also stop running tasks")
     signal: Annotated[str, Field(pattern=_SIGNAL)] = "SIGTERM"
 
 
 class Retry(OnTasks):
-    """Send tasks that have ended once more."""
+    """Send finished tasks again."""
 
-    queue: _Name | None = Field(None, description="Where all of them go; else each to its own queue")
+    queue: _Name | None = Field(
+        None, description="Target queue of all tasks. Default: the queue of each task"
+    )
 
 
 class OnWorkers(_Order):
-    """Which workers are meant; none named means all."""
+    """Workers by name; an empty list means all workers."""
 
     workers: _Names = []
 
 
 class RateLimit(OnWorkers):
-    """Limit how often tasks of one name begin."""
+    """Set the rate limit of a task."""
 
     task: _Name
-    rate: Annotated[str, Field(pattern=r"^\d{1,9}(/[smh])?$", description="10/s, 100/m; 0 for no limit")]
+    rate: Annotated[str, Field(pattern=r"^\d{1,9}(/[smh])?$", description="10/s, 100/m, or 0 for no limit")]
 
 
 class Resize(OnWorkers):
-    """Have more or fewer processes or threads in the pools."""
+    """Change the pool size."""
 
     n: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
 class Consumer(OnWorkers):
-    """Have workers take tasks from a queue, or no more."""
+    """Start or stop consuming from a queue."""
 
     queue: _Name
 
 
 class Shutdown(_Order):
-    """Stop workers once they have done what they are doing; they have to be named."""
+    """Shut workers down after their running tasks; workers must be named."""
 
     workers: Annotated[list[_Name], Field(min_length=1, max_length=MAX_TASKS)]
 
@@ -111,7 +115,7 @@ class Shutdown(_Order):
 def _actions(request: Request) -> Actions:
     actions: Actions | None = request.app.state.actions
     if actions is None:
-        raise CallerError("commands are off: start it with --allow-control to have them")
+        raise CallerError("Read-only. To enable actions, restart with --allow-control.")
     return actions
 
 
@@ -121,7 +125,7 @@ _DONE = model_of(Done)
 
 @router.post("/revoke", response_model=_DONE)
 def revoke(request: Request, actions: _Actions, order: Revoke) -> Any:
-    """Have workers skip tasks, or stop them."""
+    """Revoke tasks; with `terminate` also stop running ones."""
     ids, wanted = order.chosen()
     return answer(
         actions.revoke(
@@ -137,7 +141,7 @@ def revoke(request: Request, actions: _Actions, order: Revoke) -> Any:
 
 @router.post("/retry", response_model=_DONE)
 def retry(request: Request, actions: _Actions, order: Retry) -> Any:
-    """Send tasks that have ended once more, each under a new id."""
+    """Send finished tasks again, each with a new ID."""
     plan = actions.plan_retry(*order.chosen(), queue=order.queue)
     return answer(actions.retry(user_of(request), plan, dry_run=order.dry_run))
 
@@ -149,35 +153,41 @@ def _on_workers(request: Request, actions: Actions, action: str, order: Any, **a
 
 @router.post("/rate-limit", response_model=_DONE)
 def rate_limit(request: Request, actions: _Actions, order: RateLimit) -> Any:
-    """Limit how often tasks of one name begin, on each worker."""
+    """Set the rate limit of a task on each worker."""
     return _on_workers(request, actions, "rate-limit", order, task_name=order.task, rate_limit=order.rate)
 
 
 @router.post("/pool-grow", response_model=_DONE)
 def pool_grow(request: Request, actions: _Actions, order: Resize) -> Any:
-    """Add processes or threads to pools."""
+    """Add processes or threads to worker pools."""
     return _on_workers(request, actions, "pool-grow", order, n=order.n)
 
 
 @router.post("/pool-shrink", response_model=_DONE)
 def pool_shrink(request: Request, actions: _Actions, order: Resize) -> Any:
-    """Take processes or threads from pools."""
+    """Remove processes or threads from worker pools."""
     return _on_workers(request, actions, "pool-shrink", order, n=order.n)
 
 
 @router.post("/add-consumer", response_model=_DONE)
 def add_consumer(request: Request, actions: _Actions, order: Consumer) -> Any:
-    """Have workers take tasks from one more queue."""
+    """Make workers consume from a queue."""
     return _on_workers(request, actions, "add-consumer", order, queue=order.queue)
 
 
 @router.post("/cancel-consumer", response_model=_DONE)
 def cancel_consumer(request: Request, actions: _Actions, order: Consumer) -> Any:
-    """Have workers take no more tasks from a queue."""
+    """Make workers stop consuming from a queue."""
     return _on_workers(request, actions, "cancel-consumer", order, queue=order.queue)
+
+
+@router.post("/enable-events", response_model=_DONE)
+def enable_events(request: Request, actions: _Actions, order: OnWorkers) -> Any:
+    """Make workers send task events."""
+    return _on_workers(request, actions, "enable-events", order)
 
 
 @router.post("/shutdown", response_model=_DONE)
 def shutdown(request: Request, actions: _Actions, order: Shutdown) -> Any:
-    """Stop workers, once they have done what they are doing."""
+    """Shut workers down after their running tasks."""
     return _on_workers(request, actions, "shutdown", order)

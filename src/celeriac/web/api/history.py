@@ -35,9 +35,9 @@ router = APIRouter(prefix="/history", tags=["history"])
 _Board = Annotated[Board, Depends(board_of)]
 _Moment = Annotated[
     float | None,
-    Query(ge=0, lt=4_102_444_800, allow_inf_nan=False, description="In seconds of the epoch"),
+    Query(ge=0, lt=4_102_444_800, allow_inf_nan=False, description="Seconds since the epoch"),
 ]
-_Glob = Annotated[str | None, Query(max_length=200, description="A name, or a glob of names")]
+_Glob = Annotated[str | None, Query(max_length=200, description="Name or glob")]
 _Id = Annotated[str, Path(max_length=500)]
 #: A month of minutes, in some 7 MB.
 _MOST_TIMES: Final = 50_000
@@ -59,12 +59,14 @@ def latency(
     queue: _Glob = None,
     since: _Moment = None,
     until: _Moment = None,
-    by: Annotated[By | None, Query(description="Tell times of this length apart, in UTC")] = None,
+    by: Annotated[
+        By | None, Query(description="Interval of the result rows, in UTC. Default: one row")
+    ] = None,
 ) -> Any:
-    """Return how long attempts waited in queues and ran.
+    """Return queue wait and run time percentiles of attempts.
 
-    At most 50,000 times are told apart, a month of minutes: what asks for more is refused. Hours and minutes
-    need `since`.
+    At most 50,000 intervals, about a month of minutes: larger ranges are refused. Hours and minutes need
+    `since`.
     """
     check_times(by, Span(since, time() if until is None else until), most=_MOST_TIMES)
     return answer(
@@ -76,7 +78,7 @@ def latency(
 def breakdown(
     board: _Board,
     *,
-    per: Annotated[Per, Query(description="What attempts are told apart by")] = "task",
+    per: Annotated[Per, Query(description="Group by task, worker or queue")] = "task",
     task: _Glob = None,
     worker: _Glob = None,
     queue: _Glob = None,
@@ -84,7 +86,7 @@ def breakdown(
     until: _Moment = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Any:
-    """Return how long the attempts of each task, worker or queue waited and ran, most attempts first."""
+    """Return queue wait and run time percentiles by task, worker or queue, most attempts first."""
     found = board.warehouse.latency_per(per, since, until, task=task, worker=worker, queue=queue, limit=limit)
     return answer(part_rows(found))
 
@@ -98,7 +100,7 @@ def top(
     until: _Moment = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> Any:
-    """Return the names of tasks that run longest, or fail or are retried most often."""
+    """Return the slowest, most failing or most retried task names."""
     return answer(top_rows(board.warehouse.top(by, since, until, limit)))
 
 
@@ -109,11 +111,11 @@ def workers(
     since: _Moment = None,
     until: _Moment = None,
     after: Annotated[
-        str | None, Query(max_length=500, description="What `next` of the page before said")
+        str | None, Query(max_length=500, description="Value of `next` from the previous page")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 200,
 ) -> Any:
-    """Return when worker processes were there, by worker and beginning, a page at a time."""
+    """Return a page of worker sessions, sorted by worker and start."""
     return answer(session_page(board.warehouse.workers(since, until), after=after, limit=limit))
 
 
@@ -129,7 +131,7 @@ def compare(
     worker: _Glob = None,
     queue: _Glob = None,
 ) -> Any:
-    """Return the attempts of two spans of time, side by side: a row for each measure."""
+    """Compare the attempts of two time ranges: one row per measure."""
     found = board.warehouse.compare(
         (a_since, a_until), (b_since, b_until), task=task, worker=worker, queue=queue
     )
@@ -138,11 +140,11 @@ def compare(
 
 @router.get("/tasks/{uuid:name}", responses=_NONE_FOUND)
 def task(board: _Board, uuid: _Id) -> dict[str, Any]:
-    """Return all that the tables know of a task; what it was given and returned as long as the log has it."""
+    """Return a task from the history tables, with arguments and result while the event log has them."""
     return task_dict(board.warehouse.task(uuid))
 
 
 @router.get("/workflows/{uuid:name}", responses=_NONE_FOUND)
 def workflow(board: _Board, uuid: _Id) -> Any:
-    """Return the workflow of a task: 10,000 of its tasks at the most, and `is_cut` if there are more."""
+    """Return the workflow of a task: up to 10,000 tasks, and `is_cut` if there are more."""
     return foreign_value(workflow_dict(board.warehouse.workflow(uuid)))

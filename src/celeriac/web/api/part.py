@@ -17,7 +17,8 @@ At = Annotated[
         gt=0,
         lt=4_102_444_800,
         allow_inf_nan=False,
-        description="As of this moment, in seconds of the epoch, by replay of the log; else now",
+        description="Return the state at this time, in seconds since the epoch, by replay of the event log. "
+        "Default: now",
     ),
 ]
 
@@ -32,13 +33,13 @@ register_url_convertor("name", _NameConvertor())
 
 
 class Problem(BaseModel):
-    """Why there is no answer, and what to do about it."""
+    """An error: the reason and the fix."""
 
     detail: str
 
 
 class Unknown(CeleriacError):
-    """There is nothing of that name."""
+    """No object of that name exists."""
 
 
 # A coroutine, though it waits for nothing: else it would be run in a thread of its own. So is task_filter.

@@ -40,12 +40,14 @@ KEEP_ALIVE: Final = 15.0
 async def events(
     request: Request,
     board: Annotated[Board, Depends(board_of)],
-    type: Annotated[str, Query(max_length=200, description="A glob: task-*")] = "*",  # noqa: A002
-    limit: Annotated[int | None, Query(ge=1, le=1_000_000, description="End after so many events")] = None,
+    type: Annotated[str, Query(max_length=200, description="Event type, a glob: task-*")] = "*",  # noqa: A002
+    limit: Annotated[
+        int | None, Query(ge=1, le=1_000_000, description="End after this number of events")
+    ] = None,
 ) -> StreamingResponse:
-    """Return events as they come: messages ``events``, and ``overlooked`` where there were too many.
+    """Stream events as server-sent events: `events`, and `overlooked` with the number of dropped events.
 
-    While there are none, a comment now and then keeps the link from being cut.
+    A comment line every 15 seconds keeps an idle connection open.
     """
     if refusal := board.watcher.refusal(owner_of(request)):
         raise HTTPException(503, refusal)

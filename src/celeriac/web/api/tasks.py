@@ -24,12 +24,14 @@ _Moment = Annotated[float | None, Query(ge=0, lt=4_102_444_800, allow_inf_nan=Fa
 
 async def task_filter(
     *,
-    state: Annotated[list[str], Query(max_length=30, description="Any of these states")] = [],  # noqa: B006
-    name: Annotated[str | None, Query(max_length=200, description="A glob: shop.*")] = None,
-    worker: Annotated[str | None, Query(max_length=200, description="A glob: celery@web*")] = None,
+    state: Annotated[list[str], Query(max_length=30, description="Task states; repeatable")] = [],  # noqa: B006
+    name: Annotated[str | None, Query(max_length=200, description="Task name, a glob: shop.*")] = None,
+    worker: Annotated[
+        str | None, Query(max_length=200, description="Worker name, a glob: celery@web*")
+    ] = None,
     text: Annotated[
         str | None,
-        Query(max_length=200, description="Part of the id, name, arguments, result or exception"),
+        Query(max_length=200, description="Substring of the ID, name, arguments, result or exception"),
     ] = None,
     since: _Moment = None,
     until: _Moment = None,
@@ -45,31 +47,31 @@ def tasks(
     wanted: Annotated[TaskFilter, Depends(task_filter)],
     at: At = None,
     before: Annotated[
-        int | None, Query(ge=0, lt=2**62, description="What `next` of the page before said")
+        int | None, Query(ge=0, lt=2**62, description="Value of `next` from the previous page")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
 ) -> Any:
-    """Return tasks, heard of last first, a page at a time."""
+    """Return a page of tasks, latest event first."""
     state = board.scene(at).state
     return answer(task_page(state, wanted, before=before, limit=limit))
 
 
 @router.get("/tasks/{uuid:name}", response_model=model_of(TaskDetail), responses={404: {"model": Problem}})
 def task(board: _Board, uuid: _Id, at: At = None) -> Any:
-    """Return all that is known of a task."""
+    """Return a task with its events, attempts and related tasks."""
     told = task_detail(board.scene(at).state, uuid)
     if told is None:
-        raise Unknown("no such task is in memory; one that ended long ago may be in /api/v1/history/tasks/")
+        raise Unknown("Task not in memory. For older tasks use /api/v1/history/tasks/ID")
     return answer(told)
 
 
 @router.get("/workflows/{uuid:name}", responses={404: {"model": Problem}})
 def workflow(board: _Board, uuid: _Id, at: At = None) -> dict[str, Any]:
-    """Return the workflow of a task: all that its first task brought about.
+    """Return the workflow of a task: all descendants of its root task.
 
-    It has 5,000 tasks at the most, those nearest the first, and `is_cut` if there are more.
+    Up to 5,000 tasks, those nearest the root, and `is_cut` if there are more.
     """
     story = live_workflow(board.scene(at).state, uuid)
     if story is None:
-        raise Unknown("no such task is in memory")
+        raise Unknown("Task not in memory.")
     return live_workflow_dict(story)

@@ -22,39 +22,45 @@ __all__ = ["cluster_page"]
 _EVERY: Final = 2.0
 #: A browser is not sent thousands each second.
 _MOST_ROWS: Final = 300
-_NO_LEADERS: Final = "Nobody leads anything. A program leads with app.leadership(NAME)."
+_NO_LEADERS: Final = "No leases held. Acquire one in a program with app.leadership(NAME)."
 _LEADERS_OF_NOW: Final = (
-    "Who led then is not recorded: a lease is held and renewed at the broker, and no event tells of it. "
-    "Go back to live to see who leads now; what workers said of their elections is below."
+    "Past leaders are not recorded: leases are renewed at the broker without events. Go back to live for the "
+    "current leaders. The election events of workers are below."
 )
 _CLOCKS: Final = columns(
     ("name", "Worker"),
-    ("liveness", "State"),
-    ("clock", "Logical clock", "right"),
-    ("behind", "Behind the highest", "right"),
-    ("drift", "Our clock is ahead by", "right"),
-    ("seen", "Last heard"),
+    ("liveness", "Status"),
+    ("clock", "Lamport clock", "right"),
+    ("behind", "Behind highest", "right"),
+    ("drift", "Clock offset", "right"),
+    ("seen", "Last seen"),
 )
 _LEADERS: Final = columns(
-    ("name", "What"),
+    ("name", "Lease"),
     ("leader", "Leader"),
     ("token", "Token", "right"),
     ("since", "Since"),
-    ("ttl", "Lease", "right"),
-    ("remaining", "Left of it", "right"),
+    ("ttl", "Duration", "right"),
+    ("remaining", "Remaining", "right"),
 )
 _ELECTIONS: Final = columns(
-    ("at", "When"), ("type", "What"), ("node", "Node"), ("clock", "Clock", "right"), ("fields", "Said")
+    ("at", "Time (UTC)"),
+    ("type", "Event"),
+    ("node", "Node"),
+    ("clock", "Clock", "right"),
+    ("fields", "Message"),
 )
-_GAPS: Final = columns(("since", "From"), ("until", "To"), ("length", "Length", "right"), ("reason", "Why"))
+_GAPS: Final = columns(
+    ("since", "From"), ("until", "To"), ("length", "Length", "right"), ("reason", "Reason")
+)
 _RECORDERS: Final = columns(
     ("name", "Recorder"),
-    ("health", "How it is"),
-    ("lag", "Late by", "right"),
+    ("health", "Status"),
+    ("lag", "Lag", "right"),
     ("dropped", "Dropped", "right"),
     ("gaps", "Gaps", "right"),
 )
-_REFUSED: Final = columns(("reason", "Why"), ("count", "Messages", "right"))
+_REFUSED: Final = columns(("reason", "Reason"), ("count", "Messages", "right"))
 
 
 class _Told(NamedTuple):
@@ -86,19 +92,19 @@ class _ClusterPage:
         self._damage = ui.element("div").classes("alerts").props("data-damage")
         with ui.element("div").classes("tiles"):
             self._tiles = {
-                "receiving": Tile("events are received", mark="receiving"),
-                "losses": Tile("losses of the link", mark="losses"),
-                "gaps": Tile("gaps in the reception", mark="gaps"),
-                "refused": Tile("messages refused", mark="refused"),
-                "clock": Tile("highest logical clock", mark="clock"),
+                "receiving": Tile("Event stream", mark="receiving"),
+                "losses": Tile("Disconnects", mark="losses"),
+                "gaps": Tile("Event gaps", mark="gaps"),
+                "refused": Tile("Rejected messages", mark="refused"),
+                "clock": Tile("Highest Lamport clock", mark="clock"),
             }
-        with section("Logical clocks"):
-            ui.label(
-                "Each worker counts what it sends and hears. One that stays far behind hears no others."
-            ).classes("faint hint")
+        with section("Lamport clocks"):
+            ui.label("A worker that stays far behind is not receiving events from its peers.").classes(
+                "faint hint"
+            )
             self._clocks = _Rows(
-                table(_CLOCKS, label="Logical clocks", links=("name",), states=("liveness", "drift")),
-                "No worker was heard of: start one on the same broker.",
+                table(_CLOCKS, label="Lamport clocks", links=("name",), states=("liveness", "drift")),
+                "No workers yet. Start one on this broker: celery -A PROJECT worker -E",
                 mark="clocks",
             )
         with section("Leaders"):
@@ -108,9 +114,9 @@ class _ClusterPage:
                 _NO_LEADERS if visit.is_live else _LEADERS_OF_NOW,
                 mark="leaders",
             )
-        with section("Elections"):
+        with section("Election events"):
             self._elections = _Rows(
-                table(_ELECTIONS, label="What was said of elections"),
+                table(_ELECTIONS, label="Election events"),
                 _no_elections(visit),
                 mark="elections",
             )
@@ -122,21 +128,21 @@ class _ClusterPage:
         with section("Recorders"):
             self._recorders = _Rows(
                 table(_RECORDERS, label="Recorders", states=("health",)),
-                "No recorder writes a log on this machine: celeriac up has one, celeriac record is one."
+                "No recorder on this machine. Start one: celeriac record"
                 if self._visit.is_live
-                else "How recorders were then is not recorded; what they missed is among the gaps.",
+                else "Past recorder status is not recorded. Events that recorders missed are listed as gaps.",
                 mark="recorders",
             )
-        with section("Gaps in the reception"):
+        with section("Event gaps"):
             self._gaps = _Rows(
-                table(_GAPS, label="Gaps in the reception"),
-                "Nothing is missing: no gap is known.",
+                table(_GAPS, label="Event gaps"),
+                "No event gaps.",
                 mark="gaps",
             )
-        with section("Messages refused"):
+        with section("Rejected messages"):
             self._refused = _Rows(
-                table(_REFUSED, label="Messages refused, by reason"),
-                "Every message could be read.",
+                table(_REFUSED, label="Rejected messages by reason"),
+                "No rejected messages.",
                 mark="refused",
             )
 
@@ -148,11 +154,13 @@ class _ClusterPage:
             for each in told.damage:
                 ui.label(each).classes("alert is-warning")
         if self._visit.is_live:
-            tiles["receiving"].show("yes" if view.is_receiving else "no", is_bad=not view.is_receiving)
+            tiles["receiving"].show(
+                "Connected" if view.is_receiving else "Disconnected", is_bad=not view.is_receiving
+            )
             tiles["losses"].show(format_count(view.losses), is_bad=view.losses > 0)
         else:
-            tiles["receiving"].show("live only")
-            tiles["losses"].show("live only")
+            tiles["receiving"].show("Live only")
+            tiles["losses"].show("Live only")
         refused = sum(view.refused.values())
         tiles["gaps"].show(format_count(len(view.gaps)), is_bad=bool(view.gaps))
         tiles["refused"].show(format_count(refused), is_bad=refused > 0)
@@ -174,8 +182,9 @@ class _ClusterPage:
 
     def show_leaders(self, told: Leaders) -> None:
         """Show who leads what."""
-        level = "not known" if told.level is None else told.level
-        self._level.set_text(f"Level {level}, at least {told.min_level} is wanted: {told.reason}")
+        level = "unknown" if told.level is None else told.level
+        reason = told.reason[:1].upper() + told.reason[1:]
+        self._level.set_text(f"Guarantee level {level} (required: {told.min_level}). {reason}")
         listed = told.leaders[:_MOST_ROWS]
         self._leaders.show(
             [_leader_row(number, each) for number, each in enumerate(listed)],
@@ -208,7 +217,7 @@ class _Rows:
             part.set_visibility(False)
 
     def show(self, rows: list[dict[str, Any]], *, more: int = 0) -> None:
-        self._more.set_text(f"and {more} more, which are not listed")
+        self._more.set_text(f"{more} more not listed")
         self._more.set_visibility(more > 0)
         self._none.set_visibility(not rows)
         self._table.set_visibility(bool(rows))
@@ -218,16 +227,16 @@ class _Rows:
 
 def _no_elections(visit: Visit) -> str:
     if not visit.is_live:
-        return "No election was recorded in the hour before."
-    before = ", and none is in the log of the hour before" if visit.desk.board.has_past else ""
-    return f"No election was heard of since this dashboard began{before}."
+        return "No election events in the hour before."
+    before = " or in the hour before that" if visit.desk.board.has_past else ""
+    return f"No election events since the dashboard started{before}."
 
 
 def _recorder_row(number: int, row: RecorderRow) -> dict[str, Any]:
     return {
         "id": number,
         "name": row.name,
-        "health": row.ailment or "records",
+        "health": row.ailment[:1].upper() + row.ailment[1:] or "Recording",
         "health_class": "is-bad" if row.ailment else "",
         "lag": format_duration(row.lag),
         "dropped": format_count(row.dropped),

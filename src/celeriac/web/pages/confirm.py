@@ -9,12 +9,13 @@ from nicegui import ui
 from starlette.concurrency import run_in_threadpool
 
 from celeriac.errors import CeleriacError
+from celeriac.views.log import count_text
 from celeriac.web.access import User
 from celeriac.web.action import Actions, Done
 from celeriac.web.pages.part import heading
 from celeriac.web.pages.visit import Visit
 
-__all__ = ["Fields", "Order", "confirm"]
+__all__ = ["Effect", "Fields", "Order", "confirm"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,18 +23,26 @@ logger = logging.getLogger(__name__)
 Order = Callable[[Actions, User, bool], Done]
 #: Makes fields that say more of what is wanted; it is given what to call when they have changed.
 Fields = Callable[[Callable[[], Awaitable[None]]], None]
+#: The text of the button that does it, such as ``Revoke 3 tasks``.
+Effect = Callable[[Done], str]
 #: Names that are shown; of the others it is said how many there are.
 _MOST_SHOWN: Final = 12
 
 
 async def confirm(
-    visit: Visit, title: str, order: Order, *, is_dangerous: bool = True, fields: Fields | None = None
+    visit: Visit,
+    title: str,
+    order: Order,
+    effect: Effect,
+    *,
+    is_dangerous: bool = True,
+    fields: Fields | None = None,
 ) -> bool:
     """Say what would be done, do it if who looks at the page says so, and return whether it was done."""
     would = await _carried_out(visit, order, dry_run=True)
     if would is None:
         return False
-    question = _Question(visit, title, order, is_dangerous=is_dangerous, fields=fields)
+    question = _Question(visit, title, order, effect, is_dangerous=is_dangerous, fields=fields)
     question.show(would)
     is_wanted = await question.dialog
     question.dialog.delete()
@@ -44,13 +53,21 @@ async def confirm(
 
 
 class _Question:
-    """A dialog that says what would be done, and says it anew when something else is wanted."""
+    """A dialog that shows the effect of an action, and updates it when a field changes."""
 
     def __init__(
-        self, visit: Visit, title: str, order: Order, *, is_dangerous: bool, fields: Fields | None
+        self,
+        visit: Visit,
+        title: str,
+        order: Order,
+        effect: Effect,
+        *,
+        is_dangerous: bool,
+        fields: Fields | None,
     ) -> None:
         self._visit = visit
         self._order = order
+        self._effect = effect
         self._asked = 0
         with (
             ui.dialog() as self.dialog,
@@ -64,14 +81,17 @@ class _Question:
                 ui.element("div").classes("space")
                 cancel = ui.button("Cancel", on_click=lambda: self.dialog.submit(False))
                 cancel.props("flat no-caps autofocus").classes("quiet")
-                self._do = ui.button("Do it", on_click=lambda: self.dialog.submit(True))
-                self._do.props("flat no-caps data-do-it").classes("danger" if is_dangerous else "quiet")
+                self._do = ui.button(on_click=lambda: self.dialog.submit(True))
+                self._do.props("flat no-caps data-confirm-action").classes(
+                    "danger" if is_dangerous else "quiet"
+                )
 
     def show(self, would: Done | None) -> None:
         """Say what would be done, and offer to do it if there is something."""
         self._told.clear()
         self._do.set_visibility(would is not None and bool(would.targets or not would.refused))
         if would is not None:
+            self._do.set_text(self._effect(would))
             with self._told:
                 _tell_targets(would)
                 _tell_refused(would)
@@ -94,25 +114,30 @@ async def _carried_out(visit: Visit, order: Order, *, dry_run: bool) -> Done | N
         _notify(str(error), kind="negative")
     except Exception:
         # Who asked for it has to know that it may be done in part.
-        logger.exception("An action has failed")
-        _notify("that has failed, maybe halfway; the log of the dashboard says why", kind="negative")
+        logger.exception("web: an action failed")
+        _notify("The action failed and may be partly done. See the dashboard log.", kind="negative")
     return None
 
 
 def _tell_targets(would: Done) -> None:
     if would.targets:
-        count = str(len(would.targets)) if len(would.targets) > 1 else ""
-        concerned = f"This concerns {_counts(would.states) or count}".rstrip()
-        ui.label(f"{concerned}:").props("data-concerns")
+        ui.label(f"{_subject(would)}:").props("data-concerns")
         if would.queues:
             _names([f"{task} → {queue}" for task, queue in zip(would.targets, would.queues, strict=True)])
-            ui.label(f"Sent to queues: {_counts(Counter(would.queues))}").props("data-queues")
+            ui.label(f"Target queues: {_counts(Counter(would.queues))}").props("data-queues")
         else:
             _names(would.targets)
     elif not would.refused:
-        ui.label("This concerns all workers.").props("data-concerns")
+        ui.label("All workers").props("data-concerns")
     else:
-        ui.label("There is nothing that it could be done to.").props("data-concerns")
+        ui.label("Nothing to do.").props("data-concerns")
+
+
+def _subject(would: Done) -> str:
+    """Return the targets as counts: of tasks by their states, else of workers."""
+    if would.states:
+        return f"{count_text(sum(would.states.values()), 'task')} ({_counts(would.states)})"
+    return count_text(len(would.targets), "worker")
 
 
 def _counts(counted: Mapping[str, int]) -> str:
@@ -121,7 +146,7 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 def _tell_refused(would: Done) -> None:
     if would.refused:
-        ui.label(f"Not done to {len(would.refused)}:").classes("faint")
+        ui.label(f"{len(would.refused)} skipped:").classes("faint")
         _names([f"{each.uuid}: {each.reason}" for each in would.refused])
 
 
@@ -135,9 +160,9 @@ def _names(names: list[str]) -> None:
 
 def _tell_done(done: Done) -> None:
     said = "; ".join(f"{name}: {told}" for name, told in list(done.replies.items())[:3])
-    refused = f" Not done to {len(done.refused)}." if done.refused else ""
+    refused = f" {len(done.refused)} skipped." if done.refused else ""
     # Workers are told by a broadcast, and one that is away says nothing; a task is sent by ourselves.
-    nothing = "nothing was sent" if done.action == "retry" else "nobody answered in time"
+    nothing = "nothing sent" if done.action == "retry" else "no worker answered in time"
     is_well = bool(done.replies) and not any("'error'" in told for told in done.replies.values())
     _notify(f"{done.action}: {said or nothing}.{refused}", kind="positive" if is_well else "warning")
 

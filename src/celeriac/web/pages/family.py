@@ -12,7 +12,7 @@ __all__ = ["show_family"]
 def show_family(visit: Visit, family: Family) -> None:
     """Show a tree; each relative leads to its page."""
     if len(family.rows) == 1 and not family.rows[0].more:
-        empty("None is known.", mark="relatives")
+        empty("No related tasks.", mark="relatives")
     else:
         _show_tree(visit, family)
     for note in family.notes:
@@ -20,7 +20,7 @@ def show_family(visit: Visit, family: Family) -> None:
 
 
 def _show_tree(visit: Visit, family: Family) -> None:
-    top = ui.element("ul").classes("family").props('aria-label="Relatives" data-relatives')
+    top = ui.element("ul").classes("family").props('aria-label="Related tasks" data-relatives')
     #: The list that rows of each depth go into, and the last row of it.
     lists: list[ui.element] = [top]
     last: dict[int, ui.element] = {}
@@ -34,8 +34,8 @@ def _show_tree(visit: Visit, family: Family) -> None:
 
 
 def _show_row(visit: Visit, row: FamilyRow) -> None:
-    ui.label(row.state or "not known any more").classes(f"inline {state_class(row.state)}")
-    name = f"{row.name or '(its name is not known)'} {row.uuid}"
+    ui.label(row.state or "unknown").classes(f"inline {state_class(row.state)}")
+    name = f"{row.name or '(unknown name)'} {row.uuid}"
     if row.kin == "self":
         ui.label(name).classes("inline family-self").props("aria-current=true")
     else:

@@ -56,14 +56,16 @@ def frame(request: Request, title: str, at: float | None = None) -> Iterator[Vis
         if not visit.is_live and visit.desk.board.has_past and visit.path != "/history":
             _past_note(visit)
         yield visit
-    ui.skip_link("Skip to the content", target=content)
+    ui.skip_link("Skip to content", target=content)
 
 
 def _past_note(visit: Visit) -> None:
     """Say how much of the past is shown, and where the rest is if it is anywhere."""
     with ui.element("p").classes("past-note faint").props("data-past-note"):
-        ui.label("This is what the log has of the hour before: what was silent for longer is not here.")
-        more = ui.link("History goes back further.", visit.link("/history"))
+        ui.label(
+            "From the event log of the hour before this time. Tasks and workers without events are missing."
+        )
+        more = ui.link("Open History", visit.link("/history"))
         more.set_visibility(False)
 
     def show(has_tables: bool) -> None:
@@ -91,14 +93,14 @@ def _head(visit: Visit) -> None:
 def _keys_button() -> None:
     # The script knows which of the two texts holds, and the style sheet shows that one.
     with ui.button().props("flat dense no-caps data-keys").classes("quiet keys"):
-        ui.label("Keys: on").classes("keys-on")
-        ui.label("Keys: off").classes("keys-off")
-        ui.tooltip("1 to 5 go to the pages, / to the search")
+        ui.label("Shortcuts on").classes("keys-on")
+        ui.label("Shortcuts off").classes("keys-off")
+        ui.tooltip("Keys: 1 to 5 open a page, / opens the search")
 
 
 def _theme_button() -> None:
     # The script keeps what was chosen in the browser: it is nobody else's.
-    ui.button(icon="contrast").props('flat round dense aria-label="Light or dark" data-theme').classes(
+    ui.button(icon="contrast").props('flat round dense aria-label="Light or dark theme" data-theme').classes(
         "quiet"
     )
 
@@ -116,7 +118,7 @@ def _time_bar(visit: Visit) -> None:
     with (
         ui.element("div")
         .classes("time-bar" + ("" if visit.is_live else " is-past"))
-        .props('role=group aria-label="Moment that is shown"')
+        .props('role=group aria-label="Time shown"')
     ):
         if visit.is_live:
             ui.label("Live").classes("live-mark").props("data-live")
@@ -124,7 +126,7 @@ def _time_bar(visit: Visit) -> None:
             visit.to_live = ui.link("Back to live", _to(visit, None)).classes("to-live")
             ui.label(f"As of {format_timestamp(visit.at)}").classes("as-of").props("data-as-of")
         if not visit.desk.board.has_past:
-            ui.label("No log is kept, so there is no past to look at: start it with --log, or celeriac up.")
+            ui.label("No event log configured. To view the past, start with --log, or use celeriac up.")
             return
         _slider(visit, time())
 
@@ -158,19 +160,19 @@ def _slider(visit: Visit, now: float) -> None:
         slid()
 
     slider = ui.slider(min=0, max=_PLACES, value=place, on_change=slid).classes("time-slider")
-    slider.props('aria-label="Moment that is shown" data-slider').on("change", moved)
+    slider.props('aria-label="Time shown" data-slider').on("change", moved)
     label = ui.label("now" if visit.is_live else format_timestamp(visit.at)).classes("slid")
     ui.select(_SPANS, value=span, on_change=widened).props(
-        'dense borderless options-dense aria-label="How far back the slider reaches"'
+        'dense borderless options-dense aria-label="Slider range"'
     ).classes("span")
-    exact = ui.input().props('dense borderless type=datetime-local step=1 aria-label="Exact moment, in UTC"')
+    exact = ui.input().props('dense borderless type=datetime-local step=1 aria-label="Exact time (UTC)"')
     exact.classes("exact")
 
     def go() -> None:
         try:
             told = datetime.fromisoformat(str(exact.value)).replace(tzinfo=UTC).timestamp()
         except ValueError:
-            visit.tell("there is no moment in the field before Go: fill in all of its date and time", of=go)
+            visit.tell("Incomplete time. Fill in date and time, then choose Go.", of=go)
             return
         ui.navigate.to(_to(visit, told))
 

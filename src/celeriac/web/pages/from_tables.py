@@ -39,12 +39,12 @@ class FromTables(Generic[_T]):
         if not self._visit.is_live:
             # They know what happened since, too.
             return Told(
-                None, "It was not heard of within the hour before this moment: go to another, or to live."
+                None, "No events of it in the hour before this time. Choose another time, or go back to live."
             )
         if self._known is None or monotonic() > self._asked_at + _KEPT:
             try:
                 self._known = Told(self._ask(self._visit.desk.board.warehouse))
             except CeleriacError as error:
-                self._known = Told(None, f"Nor do tables tell of it: {visible(error, 300)}.")
+                self._known = Told(None, f"Not found in the history tables either: {visible(error, 300)}")
             self._asked_at = monotonic()
         return self._known

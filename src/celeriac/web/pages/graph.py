@@ -91,9 +91,7 @@ class WorkflowGraph:
             # Its texts take the colours of the page.
             renderer="svg",
         ).classes("graph")
-        self._chart.props(
-            'role=img aria-label="Graph of the tasks; the table below tells the same" data-graph'
-        )
+        self._chart.props('role=img aria-label="Task graph; the table below has the same data" data-graph')
 
     def show(self, tasks: Sequence[WorkflowTask]) -> Drawn:
         """Draw tasks, in the order of their tree; return how much of them is drawn."""
@@ -175,7 +173,7 @@ def _node(number: int, task: WorkflowTask, at: tuple[float, float]) -> dict[str,
     told = [
         text_of(task.state) or UNKNOWN,
         text_of(task.worker) or UNKNOWN,
-        f"ran {format_duration(number_of(task.run))}",
+        f"run time {format_duration(number_of(task.run))}",
     ]
     return {
         "id": f"n{number}",

@@ -77,20 +77,16 @@ class _HistoryPage:
         self._make_tabs()
         HistoryForm(query, self._ask, visit.tell)
         self._said = (
-            ui.label(f"From {range_text(query.span(self._now))}").classes("faint hint").props("data-span")
+            ui.label(f"Range: {range_text(query.span(self._now))}").classes("faint hint").props("data-span")
         )
-        with (
-            ui.element("div")
-            .classes("waiting")
-            .props('role=status aria-label="The tables are asked"') as self._spinner
-        ):
+        with ui.element("div").classes("waiting").props('role=status aria-label="Loading"') as self._spinner:
             ui.spinner(size="2rem").props("aria-hidden=true")
-            ui.label("The tables are asked.")
+            ui.label("Loading…")
         self._answer = ui.element("div").props("data-answer")
         ui.timer(0.0, self._load, once=True)
 
     def _make_tabs(self) -> None:
-        with ui.element("nav").classes("tabs").props('aria-label="What is asked of the history"'):
+        with ui.element("nav").classes("tabs").props('aria-label="History views"'):
             for tab, name in TABS.items():
                 link = ui.link(name, self._address(self._query._replace(tab=tab))).classes("tab-link")
                 if tab == self._query.tab:
@@ -127,5 +123,5 @@ class _HistoryPage:
         except CeleriacError as error:
             return _Failed(str(error), has_tables=True)
         except Exception:  # a fault of ours, or of the tables: who looks is not to wait for ever
-            logger.exception("The history could not be asked.")
-            return _Failed("that could not be answered; the log of the dashboard says why", has_tables=True)
+            logger.exception("web: a history query failed")
+            return _Failed("The query failed. See the dashboard log.", has_tables=True)

@@ -42,8 +42,7 @@ _MOST_ROWS: Final = 500
 #: Tasks, workers or queues that are told apart; each costs the merging of its sketches.
 _MOST_PARTS: Final = 200
 _NOTHING: Final = (
-    "The tables have no attempt of that time that fits: take another time, or say less. celeriac pipeline "
-    "run brings the tables up to date."
+    "No attempts match. Widen the time range or remove a filter. To update the tables: celeriac pipeline run"
 )
 _WAITS: Final = (("wait_p50", "Wait p50"), ("wait_p95", "Wait p95"), ("wait_p99", "Wait p99"))
 _RUNS: Final = (
@@ -54,7 +53,7 @@ _RUNS: Final = (
 )
 _COUNTS: Final = (("attempts", "Attempts"), ("failed", "Failed"), ("retried", "Retried"))
 _MEASURES: Final = tuple((name, label, "right") for name, label in (*_COUNTS, *_WAITS, *_RUNS))
-_LATENCY: Final = columns(("at", "Time, UTC"), *_MEASURES)
+_LATENCY: Final = columns(("at", "Time (UTC)"), *_MEASURES)
 #: What those that are told apart are called, and what one of them is told apart by in turn.
 _PARTS: Final[dict[Per, tuple[str, Per]]] = {
     "task": ("Task", "worker"),
@@ -70,34 +69,34 @@ _TOP: Final = columns(
     ("name", "Task"),
     ("attempts", "Attempts", "right"),
     ("failed", "Failed", "right"),
-    ("failed_share", "Share", "right"),
+    ("failed_share", "Failure rate", "right"),
     ("retried", "Retried", "right"),
     ("run_mean", "Run mean", "right"),
     *((name, label, "right") for name, label in _RUNS),
 )
 _COMPARED: Final = columns(
     ("measure", "Measure"),
-    ("left", "Then", "right"),
-    ("right", "Now", "right"),
+    ("left", "Baseline", "right"),
+    ("right", "Current", "right"),
     ("change", "Change", "right"),
 )
 _SESSIONS: Final = columns(
     ("worker", "Worker"),
     ("pid", "Process", "right"),
-    ("begin", "First heard"),
-    ("end", "Last heard"),
+    ("begin", "First seen"),
+    ("end", "Last seen"),
     ("ending", "Ending"),
     ("restart", "Restart"),
-    ("active_max", "Most active", "right"),
+    ("active_max", "Max active", "right"),
     ("processed", "Processed", "right"),
-    ("load_max", "Highest load", "right"),
-    ("drift", "Drift", "right"),
+    ("load_max", "Max load", "right"),
+    ("drift", "Clock offset", "right"),
     ("software", "Software"),
 )
 _RANKINGS: Final[dict[Ranking, tuple[str, str]]] = {
-    "slowest": ("Slowest, by mean run time", "No task ran in that time."),
-    "failing": ("Failing most often", "No task failed in that time."),
-    "retried": ("Retried most often", "No task was retried in that time."),
+    "slowest": ("Slowest by mean run time", "No tasks ran in this range."),
+    "failing": ("Most failures", "No tasks failed in this range."),
+    "retried": ("Most retries", "No tasks were retried in this range."),
 }
 #: A change of less than a tenth is none.
 _MUCH: Final = 0.1
@@ -137,9 +136,9 @@ def _latency(question: Question) -> Show:
             with section("Over time"):
                 LatencyCharts().show(times, by)
         listed = latency_rows(reversed(times)) if times else rows
-        with section("In numbers"):
-            _rows("Attempts, waits and run times", _LATENCY, [_latency_row(each) for each in listed])
-        with section("Told apart").props("data-apart"):
+        with section("Table"):
+            _rows("Attempts, queue wait and run time", _LATENCY, [_latency_row(each) for each in listed])
+        with section("Breakdown").props("data-apart"):
             _told_apart(question, per, parts)
         ui.run_javascript(_TO_APART)
 
@@ -159,16 +158,16 @@ def _told_apart(question: Question, per: Per, parts: list[Top]) -> None:
         ui.navigate.to(address(per=chosen.value) + _APART)
 
     with ui.element("div").classes("filters"):
-        select = ui.select(PER, label="Told apart", value=per, on_change=choose)
-        select.props('dense outlined options-dense aria-label="Told apart"')
+        select = ui.select(PER, label="Group by", value=per, on_change=choose)
+        select.props('dense outlined options-dense aria-label="Group by"')
     if not parts:
         empty(_NOTHING, mark="apart")
         return
     told = parts[:_MOST_PARTS]
     rows = [_part_row(row, to(each.name)) for row, each in zip(part_rows(told), told, strict=True)]
-    _rows(f"Told apart by {per}", columns(("name", _PARTS[per][0]), *_MEASURES), rows, links=("name",))
+    _rows(f"By {per}", columns(("name", _PARTS[per][0]), *_MEASURES), rows, links=("name",))
     if len(parts) > _MOST_PARTS:
-        ui.label(f"The {_MOST_PARTS} with most attempts are listed.").classes("faint hint")
+        ui.label(f"The {_MOST_PARTS} with the most attempts.").classes("faint hint")
 
 
 def _can_be_asked_for(name: str | None) -> TypeGuard[str]:
@@ -178,13 +177,13 @@ def _can_be_asked_for(name: str | None) -> TypeGuard[str]:
 
 def _whole_tiles(row: LatencyRow) -> None:
     with ui.element("div").classes("tiles is-many"):
-        Tile("attempts", mark="attempts").show(format_count(row.attempts))
-        Tile("failed", mark="failed").show(format_count(row.failed), is_bad=row.failed > 0)
-        Tile("retried", mark="retried").show(format_count(row.retried))
-        for kind, name in (("wait", "queue wait"), ("run", "run time")):
+        Tile("Attempts", mark="attempts").show(format_count(row.attempts))
+        Tile("Failed", mark="failed").show(format_count(row.failed), is_bad=row.failed > 0)
+        Tile("Retried", mark="retried").show(format_count(row.retried))
+        for kind, name in (("wait", "Queue wait"), ("run", "Run time")):
             for quantile in ("p50", "p95", "p99"):
                 mark = f"{kind}_{quantile}"
-                Tile(f"{name}, {quantile}", mark=mark).show(format_duration(getattr(row, mark)))
+                Tile(f"{name} {quantile}", mark=mark).show(format_duration(getattr(row, mark)))
 
 
 def _latency_row(row: LatencyRow) -> dict[str, Any]:
@@ -258,11 +257,11 @@ def _compare(question: Question) -> Show:
         if not found.left_times.attempts and not found.right_times.attempts:
             empty(_NOTHING, mark="compare")
             return
-        with section("Then and now"):
-            ui.label(f"Then: {range_text(then)}. Now: {range_text(asked)}.").classes("faint hint").props(
-                "data-compared"
-            )
-            _rows("Then and now", _COMPARED, [_compared_row(each) for each in rows], states=("change",))
+        with section("Comparison"):
+            ui.label(f"Baseline: {range_text(then)}. Current: {range_text(asked)}.").classes(
+                "faint hint"
+            ).props("data-compared")
+            _rows("Comparison", _COMPARED, [_compared_row(each) for each in rows], states=("change",))
 
     return show
 
@@ -278,7 +277,7 @@ def _compared_row(row: ComparisonRow) -> dict[str, Any]:
 
 
 def _measure_text(measure: str, value: float | None) -> str:
-    if measure == "failed share":
+    if measure == "failure rate":
         return format_percent(value)
     if measure in ("attempts", "failed", "retried"):
         return format_count(value)
@@ -314,11 +313,11 @@ def _sessions(question: Question) -> Show:
 
     def show() -> None:
         if not rows:
-            empty("The tables have no worker of that time.", mark="sessions")
+            empty("No worker sessions in this range.", mark="sessions")
             return
-        with section("When worker processes were there"):
+        with section("Worker sessions"):
             _rows(
-                "When worker processes were there",
+                "Worker sessions",
                 _SESSIONS,
                 [_session_row(row, name, visit) for row, name in rows],
                 links=("worker",),
@@ -358,14 +357,14 @@ def _rows(label: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]],
     made = table(columns, label=label, **kinds)
     made.rows = [{"id": number, **row} for number, row in enumerate(rows[:_MOST_ROWS])]
     if len(rows) > _MOST_ROWS:
-        ui.label(f"The first {_MOST_ROWS} of {len(rows):,} are listed.").classes("faint hint")
+        ui.label(f"First {_MOST_ROWS} of {len(rows):,} rows.").classes("faint hint")
 
 
 def range_text(range_: Range) -> str:
     """Return from when to when."""
     since, until = range_
-    begin = "the beginning" if since is None else format_timestamp(since)
-    return f"{begin} to {'the end' if until is None else format_timestamp(until)}"
+    begin = "start" if since is None else format_timestamp(since)
+    return f"{begin} to {'end' if until is None else format_timestamp(until)}"
 
 
 #: By the name of the tab.

@@ -11,7 +11,7 @@ from celeriac.web.pages.history_query import AGAINST, BY, EXACT, RANGES, History
 __all__ = ["HistoryForm"]
 
 #: The fields that narrow what is shown, and the tabs that have them.
-_LABELS: Final = {"task": "Task, or a glob", "worker": "Worker, or a glob", "queue": "Queue, or a glob"}
+_LABELS: Final = {"task": "Task (glob)", "worker": "Worker (glob)", "queue": "Queue (glob)"}
 _NARROWED: Final = ("latency", "compare")
 
 
@@ -27,24 +27,26 @@ class HistoryForm:
         self._texts: dict[str, ui.input] = {}
         self._by: ui.select | None = None
         self._against: ui.select | None = None
-        with ui.element("div").classes("filters").props('role=search aria-label="What is asked"'):
-            self._range = _select("Time", RANGES, query.range)
-            self._since, self._until = self._moments("From, UTC", "To, UTC", query.since, query.until)
+        with ui.element("div").classes("filters").props('role=search aria-label="History query"'):
+            self._range = _select("Time range", RANGES, query.range)
+            self._since, self._until = self._moments("Start (UTC)", "End (UTC)", query.since, query.until)
             _only_for(self._range, EXACT, self._since, self._until)
             for name, label in _LABELS.items() if query.tab in _NARROWED else ():
                 self._texts[name] = self._text(label, getattr(query, name))
             if query.tab == "latency":
-                self._by = _select("Tell times apart", BY, query.by)
+                self._by = _select("Interval", BY, query.by)
             if query.tab == "compare":
                 self._make_other()
-            ui.button("Ask", on_click=self._submit, color=None).props("unelevated no-caps data-ask").classes(
+            ui.button("Run", on_click=self._submit, color=None).props("unelevated no-caps data-ask").classes(
                 "main-button"
             )
 
     def _make_other(self) -> None:
         query = self._query
-        self._against = _select("Compared with", AGAINST, query.against)
-        self._other = self._moments("Other from, UTC", "Other to, UTC", query.other_since, query.other_until)
+        self._against = _select("Compare with", AGAINST, query.against)
+        self._other = self._moments(
+            "Baseline start (UTC)", "Baseline end (UTC)", query.other_since, query.other_until
+        )
         _only_for(self._against, EXACT, *self._other)
 
     def _text(self, label: str, value: str) -> ui.input:
@@ -83,7 +85,7 @@ class HistoryForm:
         texts = {name: (field.value or "").strip() for name, field in self._texts.items()}
         asked = HistoryQuery(**(asked._asdict() | texts))
         if is_exact and asked.since is None and asked.until is None:
-            raise CallerError("say from when, or until when")
+            raise CallerError("Custom range needs a start or an end.")
         if self._by is not None:
             asked = asked._replace(by=self._by.value)
         if self._against is not None:

@@ -32,21 +32,21 @@ EXACT: Final = "exact"
 _LENGTHS: Final = {"hour": 3600.0, "day": 86_400.0, "week": 7 * 86_400.0, "month": 30 * 86_400.0}
 RANGES: Final = {
     "hour": "Last hour",
-    "day": "Last day",
+    "day": "Last 24 hours",
     "week": "Last 7 days",
     "month": "Last 30 days",
-    EXACT: "From, to",
+    EXACT: "Custom range",
 }
 #: What times are told apart; the whole is one of them.
-BY: Final = {"": "No: the whole", "minute": "By minute", "hour": "By hour", "day": "By day"}
+BY: Final = {"": "None", "minute": "Minute", "hour": "Hour", "day": "Day"}
 #: What attempts are told apart by.
-PER: Final[dict[Per, str]] = {"task": "By task", "worker": "By worker", "queue": "By queue"}
+PER: Final[dict[Per, str]] = {"task": "Task", "worker": "Worker", "queue": "Queue"}
 #: What a time is compared with.
 AGAINST: Final = {
-    "before": "The time just before, as long",
-    "yesterday": "The same time a day before",
-    "last-week": "The same time a week before",
-    EXACT: "From, to",
+    "before": "Previous period",
+    "yesterday": "Same time yesterday",
+    "last-week": "Same time last week",
+    EXACT: "Custom range",
 }
 #: Points that a chart can show, and a table can be read of.
 _MOST_TIMES: Final = 3000
@@ -119,7 +119,7 @@ class HistoryQuery(NamedTuple):
             return self.other_since, self.other_until
         since, until = self.span(now)
         if since is None or until is None:
-            raise CallerError("a time without a beginning has none before it: say from when")
+            raise CallerError("Custom range needs a start to be compared with the previous period.")
         back = {"yesterday": 86_400.0, "last-week": 7 * 86_400.0}.get(self.against, until - since)
         return since - back, until - back
 
@@ -151,4 +151,4 @@ def moment_of(text: str | None) -> float | None:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
-        raise CallerError("a moment has a day and a time, in UTC: 2026-11-16 07:30") from None
+        raise CallerError("Invalid time. Use a date and a time in UTC: 2026-11-16 07:30") from None

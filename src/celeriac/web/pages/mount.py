@@ -106,7 +106,7 @@ class _Room:
             message = await receive()
             if message["type"] != "websocket.receive" or (message.get("text") or "").startswith(_PACKETS):
                 return message
-            self._log_closed(owner, "a message that no page sends")
+            self._log_closed(owner, "unexpected message")
             return {"type": "websocket.disconnect", "code": 1008}
 
         self._sockets[owner] += 1
@@ -138,32 +138,32 @@ def _is_full(owner: str) -> bool:
     return len(owners) >= _MOST_OPEN or owners.count(owner) >= _MOST_OF_OWNER
 
 
-_FULL: Final = PlainTextResponse("Too many pages are open: close some, or try again in a minute.\n", 503)
+_FULL: Final = PlainTextResponse("Too many open pages. Close some, or try again in a minute.\n", 503)
 
 
 @pages.exception_handler(404)
 async def _missing(request: Request, _: Exception) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         # A page costs far more than this, and browsers ask for icons and maps by themselves.
-        return PlainTextResponse("There is no such page.\n", 404)
-    text = "The address may have been cut. What there is can be reached from the links above."
-    return _instead(request, 404, "There is no such page", text)
+        return PlainTextResponse("Page not found.\n", 404)
+    text = "Check the URL, or use the links above."
+    return _instead(request, 404, "Page not found", text)
 
 
 @pages.exception_handler(RequestValidationError)
 async def _unreadable(request: Request, error: RequestValidationError) -> Response:
     parts = sorted({str(each["loc"][-1]) for each in error.errors()})
-    text = f"What the address says of {' and '.join(parts)} is not understood."
+    text = f"Invalid URL parameter: {', '.join(parts)}"
     if "text/html" not in request.headers.get("accept", ""):
         return PlainTextResponse(f"{text}\n", 422)
-    return _instead(request, 422, "The address cannot be read", text)
+    return _instead(request, 422, "Invalid URL", text)
 
 
 def _instead(request: Request, status: int, title: str, text: str) -> Response:
     """Return a page that says why the one that was asked for is not shown."""
     with Client(ui.page(""), request=request) as client, frame(request, title) as visit:
         empty(text)
-        ui.link("To the overview", visit.link("/"))
+        ui.link("Open Overview", visit.link("/"))
     return client.build_response(request, status)
 
 

@@ -7,10 +7,13 @@ from urllib.parse import parse_qs
 from fastapi import Request
 from nicegui import ui
 
-from celeriac.views.alert import Alert
+from celeriac.views.alert import NO_TASKS, Alert
 from celeriac.views.format import format_count, format_duration, format_rate
 from celeriac.views.overview import Overview, Point
+from celeriac.web.access import User
+from celeriac.web.action import Actions, Done
 from celeriac.web.pages.chart import LineChart
+from celeriac.web.pages.confirm import confirm
 from celeriac.web.pages.frame import frame
 from celeriac.web.pages.part import Tile, empty, section, state_class
 from celeriac.web.pages.trend import LastDay
@@ -42,32 +45,36 @@ class _OverviewPage:
         self._visit = visit
         with ui.element("div").classes("alerts").props('role=status aria-label="Alerts" data-alerts'):
             self._alerts = _Alerts(visit)
+            self._without_task_events: list[str] = []
+            self._enable_events = ui.button("Enable task events", on_click=self._ask_to_enable_events)
+            self._enable_events.props("flat dense no-caps data-enable-events").classes("quiet")
+            self._enable_events.set_visibility(False)
         with ui.element("div").classes("tiles"):
             self._tiles = {
-                "received": Tile("tasks received", mark="received"),
-                "succeeded": Tile("succeeded", mark="succeeded"),
-                "failed": Tile("failed", mark="failed"),
-                "wait": Tile("queue wait, p95 of a minute", mark="wait"),
-                "run": Tile("run time, p95 of a minute", mark="run"),
-                "workers": Tile("workers alive", mark="workers"),
-                "tasks": Tile("tasks in memory", mark="tasks"),
+                "received": Tile("Tasks received", mark="received"),
+                "succeeded": Tile("Succeeded", mark="succeeded"),
+                "failed": Tile("Failed", mark="failed"),
+                "wait": Tile("Queue wait p95 (1 min)", mark="wait"),
+                "run": Tile("Run time p95 (1 min)", mark="run"),
+                "workers": Tile("Workers alive", mark="workers"),
+                "tasks": Tile("Tasks in memory", mark="tasks"),
             }
         with ui.element("div").classes("panels"):
-            with section("Throughput of the last hour, tasks a second"):
+            with section("Throughput (tasks/s)"):
                 self._rates = LineChart(
-                    _RATES, label="Tasks received, succeeded, failed and retried each second"
+                    _RATES, label="Tasks received, succeeded, failed and retried per second"
                 )
-            with section("Queue wait, seconds"):
-                self._waits = LineChart(_QUANTILES, label="Percentiles of the wait in queues, in seconds")
-            with section("Run time, seconds"):
-                self._runs = LineChart(_QUANTILES, label="Percentiles of the run time, in seconds")
+            with section("Queue wait (s)"):
+                self._waits = LineChart(_QUANTILES, label="Queue wait percentiles in seconds")
+            with section("Run time (s)"):
+                self._runs = LineChart(_QUANTILES, label="Run time percentiles in seconds")
             with section("Tasks by state"):
                 self._states = _Bars(self._state_row)
-            with section("Tasks that wait in queues"):
+            with section("Queue depth"):
                 self._queues = _Bars(self._queue_row)
-            with section("Over history: the last day by hour", wide=True).props("data-last-day"):
+            with section("Last 24 hours", wide=True).props("data-last-day"):
                 LastDay(visit)
-                ui.link("More of the history", visit.link("/history")).classes("faint")
+                ui.link("Open History", visit.link("/history")).classes("faint")
 
     def show(self, told: Overview) -> None:
         """Show how the cluster is now."""
@@ -84,8 +91,19 @@ class _OverviewPage:
         # Or the first minutes would be a few dots at the edge of an empty hour.
         self._show_charts(told.last_hour[-max(len(known), _LEAST_POINTS) :])
         self._alerts.show(told.alerts)
+        self._without_task_events = told.without_task_events
+        self._enable_events.set_visibility(bool(told.without_task_events) and self._visit.may_act)
         self._show_states(told.tasks_by_state)
         self._show_queues(told.queues, told.queue_trouble)
+
+    async def _ask_to_enable_events(self) -> None:
+        workers = list(self._without_task_events)
+
+        def order(actions: Actions, user: User, dry_run: bool) -> Done:
+            return actions.on_workers(user, "enable-events", workers, {}, dry_run=dry_run)
+
+        title = "Enable task events: workers publish the events of their tasks"
+        await confirm(self._visit, title, order, lambda _: "Enable task events", is_dangerous=False)
 
     def _show_charts(self, hour: list[Point]) -> None:
         times = [point.at for point in hour]
@@ -94,10 +112,7 @@ class _OverviewPage:
             chart.show(times, {q: [getattr(point, f"{kind}_{q}") for point in hour] for q in _QUANTILES})
 
     def _show_states(self, counts: dict[str, int]) -> None:
-        none = (
-            "No task was heard of yet. Workers tell of their tasks when events are on: "
-            "celery worker -E, or celeriac control enable-events."
-        )
+        none = NO_TASKS
         self._states.show(counts, none, mark="tasks")
 
     def _state_row(self, state: str) -> ui.element:
@@ -107,11 +122,11 @@ class _OverviewPage:
         return row
 
     def _show_queues(self, lengths: dict[str, int] | None, trouble: str) -> None:
-        none = "No queue is known yet: none was named in an event, or by a worker."
+        none = "No queues yet. No event or worker has named one."
         if lengths is None:
             is_live = self._visit.is_live
-            none = "The broker is being asked." if is_live else "How long queues were is not recorded."
-            none = f"The broker cannot be asked: {trouble}" if trouble else none
+            none = "Querying the broker…" if is_live else "Past queue depth is not recorded."
+            none = f"Cannot query the broker: {trouble}" if trouble else none
         self._queues.show(lengths or {}, none, mark="queues")
 
     def _queue_row(self, name: str) -> ui.element:

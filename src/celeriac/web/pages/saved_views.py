@@ -86,27 +86,27 @@ class SavedViews:
 
     async def _asked_name(self) -> str:
         with ui.dialog() as dialog, ui.card().classes("dialog").props("role=document data-save-dialog"):
-            heading("Save what is asked for as a view")
+            heading("Save filter as view")
             name = ui.input("Name").props(
-                f'dense outlined autofocus maxlength={_MOST_CHARS} aria-label="Name of the view"'
+                f'dense outlined autofocus maxlength={_MOST_CHARS} aria-label="View name"'
             )
             name.on("keydown.enter", lambda: dialog.submit(name.value))
-            ui.label("It stays in this browser. To share it, copy the address of the page.").classes("faint")
+            ui.label("Stored in this browser. To share it, copy the page URL.").classes("faint")
             with ui.element("div").classes("row-gap"):
                 ui.element("div").classes("space")
                 ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps").classes(
                     "quiet"
                 )
-                ui.button("Save", on_click=lambda: dialog.submit(name.value)).props("flat no-caps").classes(
-                    "quiet"
-                )
+                ui.button("Save view", on_click=lambda: dialog.submit(name.value)).props(
+                    "flat no-caps"
+                ).classes("quiet")
         told = await dialog
         dialog.delete()
         return visible(str(told or "").strip(), _MOST_CHARS)
 
     async def _save_as(self, shown: str) -> None:
         if shown in BUILT_IN_VIEWS:
-            ui.notify("There is a view of that name already: choose another.", type="warning", html=False)
+            ui.notify("A view with this name exists. Choose another name.", type="warning", html=False)
         elif shown:
             await self._keep("saveView", shown, str(self._query()))
 

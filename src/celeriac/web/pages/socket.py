@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _ROOT: Final = "/"
 #: How a Socket.IO packet begins that has binary attachments.
 _BINARY: Final = ("5", "6")
-_UNREADABLE: Final = "a message that no page sends"
+_UNREADABLE: Final = "unexpected message"
 #: What a browser says on a link, once it has said whose it is; each names the page that is meant.
 _HEARD: Final = ("event", "javascript_response", "ack")
 #: Messages that a link may send at once, and in a second for ever. Who drags a slider or types sends some

@@ -31,20 +31,20 @@ _EVENT_COLUMNS: Final = columns(
     ("at", "Time (UTC)"),
     ("type", "Event"),
     ("node", "Node"),
-    ("detail", "What it says"),
+    ("detail", "Details"),
 )
 _ATTEMPT_COLUMNS: Final = columns(
     ("number", "Attempt", "right"),
     ("worker", "Worker"),
     ("received", "Received (UTC)"),
-    ("started", "Started"),
-    ("ended", "Ended"),
-    ("wait", "Wait", "right"),
-    ("run", "Run", "right"),
+    ("started", "Started (UTC)"),
+    ("ended", "Ended (UTC)"),
+    ("wait", "Queue wait", "right"),
+    ("run", "Run time", "right"),
     ("outcome", "Outcome"),
 )
-_EVENTS: Final = "Its events, a cause before its effect"
-_RELATIVES: Final = "Tasks that it was sent by, and that it sent"
+_EVENTS: Final = "Event history"
+_RELATIVES: Final = "Related tasks"
 #: The most tasks of a workflow that are looked through for relatives in the tables.
 _MOST_LOOKED_AT: Final = 2000
 
@@ -122,13 +122,15 @@ class _TaskPage:
     # -- from memory
 
     def _show_detail(self, told: TaskDetail) -> None:
-        self._show_title(told.task.name or "(its name is not known)", told.task.state)
+        self._show_title(told.task.name or "(unknown name)", told.task.state)
         if told.is_conflict:
-            ui.label("It both succeeded and failed, or succeeded twice: see its events.").classes("notice")
+            ui.label(
+                "Conflicting results: it succeeded twice, or succeeded and failed. See the event history."
+            ).classes("notice")
         with ui.element("div").classes("panels"):
-            with section("What is known"):
+            with section("Details"):
                 self._show_facts(self._facts(told))
-            with section("What it was given, and what came of it"):
+            with section("Arguments and result"):
                 _texts(
                     {
                         "Arguments": told.args,
@@ -147,10 +149,9 @@ class _TaskPage:
 
     def _facts(self, told: TaskDetail) -> list[_Fact]:
         task, link = told.task, self._visit.link
-        times = f"{format_count(told.deliveries)} received, {format_count(told.executions)} started"
         parent = told.parent
         return [
-            ("Id", task.uuid, None),
+            ("ID", task.uuid, None),
             ("Phase", told.phase, None),
             ("Worker", task.worker, task.worker_key and link(path_of("workers", task.worker_key))),
             ("Queue", task.queue, None),
@@ -158,18 +159,20 @@ class _TaskPage:
             ("Sent", format_timestamp(task.sent_at), None),
             ("Received", format_timestamp(task.received_at), None),
             ("Started", format_timestamp(task.started_at), None),
-            ("In its state since", format_timestamp(task.state_at), None),
+            ("Last state change", format_timestamp(task.state_at), None),
             ("Run time", format_duration(task.runtime), None),
-            ("Attempts", f"{format_count(task.attempts)}: {times}", None),
+            ("Attempts", format_count(task.attempts), None),
+            ("Deliveries", format_count(told.deliveries), None),
+            ("Executions", format_count(told.executions), None),
             ("Not before", told.eta, None),
             ("Expires", told.expires, None),
             ("Workflow", told.root_id or task.uuid, link(path_of("workflows", told.root_key or task.key))),
-            ("Sent by", parent and parent.uuid, parent and link(path_of("tasks", parent.key))),
+            ("Parent", parent and parent.uuid, parent and link(path_of("tasks", parent.key))),
         ]
 
     def _show_attempts(self, attempts: Sequence[AttemptRow]) -> None:
         if not attempts:
-            empty("No worker has received it yet, or said so.", mark="attempts")
+            empty("No worker has received this task yet.", mark="attempts")
             return
         made = table(_ATTEMPT_COLUMNS, label="Attempts", key="key", links=("worker",)).props("data-attempts")
         made.rows = [
@@ -192,22 +195,20 @@ class _TaskPage:
 
     def _show_story(self, story: TaskStory, family: Family) -> None:
         told = story.task
-        self._show_title(
-            visible(told["name"] or "(its name is not known)", _CHARS), visible(told["state"], 40)
-        )
+        self._show_title(visible(told["name"] or "(unknown name)", _CHARS), visible(told["state"], 40))
         with ui.element("div").classes("faint title-row"):
-            ui.label("It is not in memory any more: this is what the tables know.").props("data-from-tables")
+            ui.label("From the history tables: the task is no longer in memory.").props("data-from-tables")
             for note in story.notes:
                 ui.label(visible(note, _LINE_CHARS))
         with ui.element("div").classes("panels"):
-            with section("What is known"):
+            with section("Details"):
                 facts: list[_Fact] = [
                     (name.capitalize(), text, None) for name, text in task_lines(story._replace(payload={}))
                 ]
                 root = str(told["root_id"] or told["uuid"])
                 to = self._visit.link(path_of("workflows", root))
                 self._show_facts([*facts, ("Workflow", visible(root, _CHARS), to)])
-            with section("What it was given, and what came of it"):
+            with section("Arguments and result"):
                 _texts(
                     {
                         name.capitalize(): "\n".join(visible_lines(text, _LINE_CHARS))
@@ -225,8 +226,8 @@ class _TaskPage:
 
     def _show_nothing(self, reason: str) -> None:
         self._show_title(visible(self._uuid, _CHARS), None)
-        empty(f"No such task is in memory. {reason}", mark="task")
-        ui.link("All tasks that are", self._visit.link("/tasks"))
+        empty(f"Task not in memory. {reason}", mark="task")
+        ui.link("Open Tasks", self._visit.link("/tasks"))
 
     def _show_facts(self, facts: Sequence[_Fact]) -> None:
         with ui.element("dl").classes("facts"):
@@ -268,7 +269,7 @@ def _texts(texts: dict[str, str | None]) -> None:
     """Show texts of some length, each under a name of ours."""
     known = {name: text for name, text in texts.items() if text}
     if not known:
-        empty("Its events told nothing of it.", mark="texts")
+        empty("No arguments or result in its events.", mark="texts")
     for name, text in known.items():
         TextElement(tag="h3", text=name).classes("heading-3")
         ui.label(text).classes("mono wrap text-block")

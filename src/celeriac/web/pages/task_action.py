@@ -7,6 +7,7 @@ from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
 from celeriac.errors import CallerError
+from celeriac.views.log import count_text
 from celeriac.views.task_list import TaskFilter
 from celeriac.web.access import User
 from celeriac.web.action import Actions, Done
@@ -19,9 +20,9 @@ __all__ = ["Chosen", "action_buttons", "action_hint"]
 #: Which tasks are meant: those that are named, or those that fit.
 Chosen = Sequence[str] | TaskFilter
 _ACTIONS: Final = {
-    "Revoke": "Revoke: workers skip them if they have not begun",
-    "Terminate": "Terminate: workers skip them, and stop those that have begun",
-    "Retry": "Retry: send those that have ended once more, each under a new id",
+    "Revoke": "Revoke: workers skip tasks that have not started",
+    "Terminate": "Terminate: workers skip waiting tasks and stop running ones",
+    "Retry": "Retry: send finished tasks again, each with a new ID",
 }
 
 
@@ -35,24 +36,27 @@ def action_buttons(
 def action_hint(visit: Visit) -> None:
     """Say why there are no buttons."""
     if not visit.is_live:
-        text = "Nobody can change the past: go back to live to act."
+        text = "Actions are not available for past times. Go back to live."
     elif visit.desk.actions is None:
-        text = "Actions are off: start it with --allow-control."
+        text = "Read-only. To enable actions, restart with --allow-control."
     else:
-        text = "You may look, and not act: that takes an operator."
+        text = "View-only access. Ask an operator."
     ui.label(text).classes("faint").props("data-no-actions")
 
 
 def _button(
     visit: Visit, name: str, chosen: Callable[[], Chosen], then: Callable[[], Awaitable[None]]
 ) -> ui.button:
+    def effect(would: Done) -> str:
+        return f"{name} {count_text(len(would.targets), 'task')}"
+
     async def act() -> None:
         picked = _Picked(chosen())
         if name == "Retry":
             retry = _Retry(picked)
-            await confirm(visit, _ACTIONS[name], retry, is_dangerous=False, fields=retry.make_field)
+            await confirm(visit, _ACTIONS[name], retry, effect, is_dangerous=False, fields=retry.make_field)
         else:
-            await confirm(visit, _ACTIONS[name], _revoke(picked, terminate=name == "Terminate"))
+            await confirm(visit, _ACTIONS[name], _revoke(picked, terminate=name == "Terminate"), effect)
         await then()
 
     button = ui.button(name, on_click=act).props(f"flat dense no-caps data-action={name.lower()}")
@@ -73,11 +77,11 @@ class _Picked:
         if not isinstance(self._chosen, TaskFilter):
             self._ids = list(self._chosen)
         elif self._chosen == TaskFilter():
-            raise CallerError("a filter says at least one thing: or every task would be meant")
+            raise CallerError("Empty filter. Set at least one field, or every task would match.")
         else:
             self._ids = [task.uuid for task in actions.chosen((), self._chosen)]
         if not self._ids:
-            raise CallerError("no task is meant: choose some")
+            raise CallerError("No tasks selected.")
         return self._ids
 
 
@@ -110,6 +114,6 @@ class _Retry:
             self._queue = (event.value or "").strip() or None
             await ask_again()
 
-        label = "Another queue, for all of them"
+        label = "Target queue (optional)"
         field = ui.input(label, on_change=named)
         field.props(f'dense outlined clearable maxlength=250 debounce=300 data-queue aria-label="{label}"')

@@ -20,7 +20,7 @@ _TIMES: Final = {
     300: "Last 5 min",
     900: "Last 15 min",
     3600: "Last hour",
-    _EXACT: "From … to …",
+    _EXACT: "Custom range",
 }
 _FIELD: Final = "dense outlined"
 #: Milliseconds without a key before what was typed is looked for.
@@ -35,7 +35,7 @@ class FilterBar:
         self._is_set = False
         with ui.element("div").classes("filters").props('role=search aria-label="Filter"'):
             self._text = self._input("Search", query.text, "data-search").classes("wide-field")
-            self._text.props('placeholder="id, name, arguments, result"')
+            self._text.props('placeholder="ID, name, arguments, result"')
             self._states = ui.select(
                 _states(query.states),
                 label="State",
@@ -48,13 +48,17 @@ class FilterBar:
             self._name.props('placeholder="shop.*"')
             self._worker = self._input("Worker", query.worker, "data-filter=worker")
             self._worker.props('placeholder="celery@web*"')
-            self._last = ui.select(_times(query), label="Time", value=_time(query), on_change=self._changed)
-            self._last.props(f'{_FIELD} options-dense aria-label="Time" data-filter=time')
-            self._since = self._moment("Since, in UTC", query.since, "data-filter=since")
-            self._until = self._moment("Until, in UTC", query.until, "data-filter=until")
+            self._last = ui.select(
+                _times(query), label="Time range", value=_time(query), on_change=self._changed
+            )
+            self._last.props(f'{_FIELD} options-dense aria-label="Time range" data-filter=time')
+            self._since = self._moment("Start (UTC)", query.since, "data-filter=since")
+            self._until = self._moment("End (UTC)", query.until, "data-filter=until")
             self._root = query.root
             self._root_label = ui.label().classes("faint wrap")
-            self._clear = ui.button("Clear", on_click=self.clear).props("flat dense no-caps data-clear")
+            self._clear = ui.button("Clear filter", on_click=self.clear).props(
+                "flat dense no-caps data-clear"
+            )
             self._clear.classes("quiet")
         self._arrange()
 
@@ -117,7 +121,7 @@ class FilterBar:
     def _arrange(self) -> None:
         for field in (self._since, self._until):
             field.set_visibility(self._last.value == _EXACT)
-        self._root_label.set_text(f"Of the workflow {visible(self._root, 120)}" if self._root else "")
+        self._root_label.set_text(f"Workflow {visible(self._root, 120)}" if self._root else "")
         self._root_label.set_visibility(bool(self._root))
         self._clear.set_visibility(self.query != TaskQuery())
 

@@ -21,7 +21,7 @@ BUILT_IN_VIEWS: Final = {
     "Running": "state=STARTED",
     "Waiting": "state=PENDING&state=RECEIVED",
     "Retried": "state=RETRY",
-    "Failed within 15 min": "state=FAILURE&last=900",
+    "Failed (15 min)": "state=FAILURE&last=900",
 }
 
 

@@ -10,6 +10,7 @@ from nicegui import ui
 
 from celeriac.model.states import BUILT_IN_STATES
 from celeriac.node.scene import Scene
+from celeriac.views.alert import NO_TASKS
 from celeriac.views.format import UNKNOWN, format_count, format_duration, format_time, format_timestamp
 from celeriac.views.task_list import ListedTask, TaskPage, task_page
 from celeriac.web.pages.frame import frame
@@ -31,7 +32,7 @@ _RECENT: Final = 20 * 3600.0
 _COLUMNS: Final = columns(
     ("state", "State"),
     ("name", "Name"),
-    ("id", "Id"),
+    ("id", "ID"),
     ("worker", "Worker"),
     ("received", "Received (UTC)"),
     ("runtime", "Run time", "right"),
@@ -40,9 +41,9 @@ _COLUMNS: Final = columns(
     ("outcome", "Outcome"),
 )
 #: Boxes to choose rows by; a name for each, since there is no text beside them.
-_CHOOSE_ALL: Final = '<q-checkbox dense v-model="props.selected" aria-label="Choose all of this page" />'
+_CHOOSE_ALL: Final = '<q-checkbox dense v-model="props.selected" aria-label="Select all on this page" />'
 _CHOOSE: Final = """
-<q-checkbox dense v-model="props.selected" :aria-label="'Choose ' + props.row.id" />
+<q-checkbox dense v-model="props.selected" :aria-label="'Select ' + props.row.id" />
 """
 
 
@@ -82,7 +83,7 @@ class _TasksPage:
             self._views = SavedViews(lambda: self._bar.query, self._bar.show)
             ui.element("div").classes("space")
             self._total = ui.label().classes("faint").props("data-total")
-        with ui.element("section").classes("panel").props('aria-label="Tasks that fit"'):
+        with ui.element("section").classes("panel").props('aria-label="Matching tasks"'):
             self._make_head()
             self._table = table(
                 _COLUMNS,
@@ -100,7 +101,7 @@ class _TasksPage:
 
     def _make_head(self) -> None:
         with ui.element("div").classes("row-gap table-head"):
-            self._follow = ui.label("Looking …").classes("follow").props("role=status data-follow")
+            self._follow = ui.label("Loading…").classes("follow").props("role=status data-follow")
             ui.element("div").classes("space")
             self._all: ui.checkbox | None = None
             self._actions: list[ui.button] = []
@@ -118,7 +119,7 @@ class _TasksPage:
     def _make_empty(self) -> ui.element:
         with ui.element("div") as made:
             self._why_none = empty("", mark="tasks")
-            self._widen = ui.button("Clear the filter", on_click=self._bar.clear)
+            self._widen = ui.button("Clear filter", on_click=self._bar.clear)
             self._widen.props("flat dense no-caps data-widen").classes("quiet")
         made.set_visibility(False)
         return made
@@ -170,24 +171,21 @@ class _TasksPage:
         self._none.set_visibility(is_empty)
         self._widen.set_visibility(bool(seen.total))
         if seen.total:
-            text = "No task fits: widen the filter."
+            text = "No matching tasks. Widen the filter."
         elif self._visit.is_live:
-            text = (
-                "No task was heard of yet. Workers tell of their tasks when events are on: "
-                "celery worker -E, or celeriac control enable-events."
-            )
+            text = NO_TASKS
         else:
-            text = "No task was heard of within the hour before this moment: go to another."
+            text = "No tasks in the hour before this time. Choose another time."
         self._why_none.set_text(text)
 
     def _arrange(self, _: Any = None) -> None:
         chosen = len(self._table.selected)
         if self._before is not None:
-            told = f"Page {self._number}: older tasks, so it does not follow"
+            told = f"Page {self._number} (live updates paused)"
         elif chosen:
-            told = f"Paused while tasks are chosen: {chosen}"
+            told = f"Paused: {chosen} selected"
         else:
-            told = "Follows what happens" if self._visit.is_live else ""
+            told = "Live" if self._visit.is_live else ""
         if self._follow.text != told and not self._is_due:
             self._follow.set_text(told)
         self._newest.set_visibility(self._before is not None)

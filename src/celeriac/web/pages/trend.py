@@ -17,8 +17,8 @@ from celeriac.web.pages.visit import Visit
 __all__ = ["NO_TABLES", "LastDay", "LatencyCharts"]
 
 NO_TABLES: Final = (
-    "There are no tables of the history yet. celeriac up records what happens and makes them by itself; else "
-    "celeriac record keeps a log, and celeriac pipeline run makes tables of it."
+    "No history yet. celeriac up builds it every 10 minutes; otherwise run celeriac record, then celeriac "
+    "pipeline run."
 )
 _QUANTILES: Final = ("p50", "p95", "p99")
 _COUNTS: Final = ("attempts", "failed", "retried")
@@ -34,11 +34,11 @@ class LatencyCharts:
     def __init__(self) -> None:
         with ui.element("div").classes("chart-pair"):
             with ui.element("div"):
-                heading("Queue wait, seconds", 3)
-                self._waits = LineChart(_QUANTILES, label="Percentiles of the wait in queues over time")
+                heading("Queue wait (s)", 3)
+                self._waits = LineChart(_QUANTILES, label="Queue wait percentiles over time")
             with ui.element("div"):
-                heading("Run time, seconds", 3)
-                self._runs = LineChart(_QUANTILES, label="Percentiles of the run time over time")
+                heading("Run time (s)", 3)
+                self._runs = LineChart(_QUANTILES, label="Run time percentiles over time")
 
     def show(self, found: Sequence[AttemptTimes], by: By, *, least: int = 1) -> None:
         """Show other times, of one length each; at least so many, up to the last that is known."""
@@ -54,8 +54,8 @@ class CountChart:
     """How many attempts there were, and how many of them failed or are to be tried again."""
 
     def __init__(self) -> None:
-        heading("Attempts an hour", 3)
-        self._chart = LineChart(_COUNTS, label="Attempts, failures and retries in each hour")
+        heading("Attempts per hour", 3)
+        self._chart = LineChart(_COUNTS, label="Attempts, failures and retries per hour")
 
     def show(self, found: Sequence[AttemptTimes], *, least: int = 1) -> None:
         """Show other hours; at least so many, up to the last that is known."""
@@ -112,15 +112,13 @@ class LastDay:
         try:
             return warehouse.latency(since=now - _DAY, until=now, by="hour")
         except CeleriacError as error:
-            return f"The tables could not be asked: {error}"
+            return f"Cannot query the history tables: {error}"
 
     def _show(self, told: list[AttemptTimes] | str) -> None:
         if isinstance(told, str):
             self._none.set_text(told)
         elif not told:
-            self._none.set_text(
-                "The tables have no attempt of that day: celeriac pipeline run brings them up to date."
-            )
+            self._none.set_text("No attempts in these 24 hours. To update the tables: celeriac pipeline run")
         else:
             self._counts.show(told, least=24)
             self._charts.show(told, "hour", least=24)

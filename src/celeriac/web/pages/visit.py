@@ -30,9 +30,7 @@ EVERY: Final = 1.0
 _SHARED: Final = 0.5
 #: After how many seconds somebody is let have another try, whom others kept from the past.
 _AGAIN: Final = 3.0
-_OLD: Final = (
-    "this could not be brought up to date, so what is shown may be old; the log of the dashboard says why"
-)
+_OLD: Final = "Update failed, so this page may show old data. See the dashboard log."
 #: Names that are longer are not told as they are in paths, nor what begins like one that is not.
 _PLAIN_CHARS: Final = 120
 _CODED: Final = "~"
@@ -92,10 +90,10 @@ class Visit:
     def acting(self) -> tuple[Actions, User]:
         """Return what carries out an action, and for whom; CallerError for somebody who may not act."""
         if not self.is_let_in:
-            raise CallerError("you are logged out: log in again")
+            raise CallerError("You are logged out. Log in again.")
         actions = self.desk.actions
         if actions is None or not self.may_act:
-            raise CallerError("a viewer may look, and not act; and nobody can change the past")
+            raise CallerError("Viewers cannot act, and actions need the live view.")
         return actions, self.user
 
     def sight(self) -> Sight:
@@ -169,15 +167,16 @@ class Visit:
             self.tell(str(error), of=load)
         except Exception:
             # Or the page would show its last numbers as those of now.
-            logger.exception("A page could not be brought up to date")
+            logger.exception("web: a page update failed")
             self.tell(_OLD, of=load)
         else:
             self.tell("", of=load)
         return True
 
     def tell(self, text: str, *, of: object = None) -> None:
-        """Say above the page what keeps it, or a part of it, from being shown; nothing if all is well."""
-        self._problems[of] = text
+        """Show above the page what keeps it, or a part of it, from being shown; an empty text clears it."""
+        # Errors of other layers are lower-case, as a terminal shows them after a prefix.
+        self._problems[of] = text[:1].upper() + text[1:]
         text = next(filter(None, self._problems.values()), "")
         if self.notice is not None and self.notice.text != text:
             self.notice.set_text(text)

@@ -9,6 +9,7 @@ from nicegui import ui
 from starlette.concurrency import run_in_threadpool
 
 from celeriac.model.states import RECEIVED, STARTED
+from celeriac.views.alert import NO_TASKS
 from celeriac.views.format import UNKNOWN, format_count, format_duration, format_timestamp
 from celeriac.views.task_list import ListedTask, TaskFilter, task_page
 from celeriac.views.text import visible
@@ -30,29 +31,31 @@ _SETTLED: Final = 2.0
 _MOST_ACTIVE: Final = 100
 _MOST_RECENT: Final = 20
 _FACTS: Final = {
-    "liveness": "State",
-    "reason": "Why",
+    "liveness": "Status",
+    "reason": "Reason",
     "since": "Since",
-    "seen": "Last heard",
-    "heartbeat": "Heartbeat, each",
-    "load": "Load of 1, 5, 15 minutes",
+    "seen": "Last seen",
+    "heartbeat": "Heartbeat interval",
+    "load": "Load (1, 5, 15 min)",
     "active": "Active tasks",
-    "processed": "Tasks begun since its start",
-    "clock": "Logical clock",
-    "drift": "Our clock is ahead of its by",
-    "queues": "Takes tasks from",
-    "pool": "Size of its pool",
-    "asked": "Asked for both",
-    "pid": "Process",
+    "processed": "Processed",
+    "clock": "Lamport clock",
+    "drift": "Clock offset",
+    "task_events": "Task events",
+    "queues": "Queues",
+    "pool": "Pool size",
+    "asked": "Queues and pool as of",
+    "pid": "Process ID",
     "software": "Software",
 }
+_TASK_EVENTS: Final = {True: "On", False: "Off", None: UNKNOWN}
 _COLUMNS: Final = columns(
     ("name", "Task"),
     ("state", "State"),
     ("since", "Since"),
-    ("runtime", "Ran", "right"),
+    ("runtime", "Run time", "right"),
     ("args", "Arguments"),
-    ("uuid", "Id"),
+    ("uuid", "ID"),
 )
 
 
@@ -92,26 +95,25 @@ class _WorkerPage:
         self._worker: LiveWorker | None = None
         self._asks = 0
         self._none = empty(
-            "No worker of this name was heard of: it may have left before this dashboard began, or be on "
-            "another broker.",
+            "No worker with this name. It may have shut down before the dashboard started, or use another "
+            "broker.",
             mark="worker",
         )
         self._none.set_visibility(False)
         with ui.element("div") as self._known:
             with ui.element("div").classes("panels"):
-                with section("What is known of it"):
+                with section("Details"):
                     self._facts = Facts(_FACTS)
                 with section("Actions"):
                     WorkerControls(visit, name, on_done=self._ask_again)
             ui.element("div").classes("space-below")
-            with section("Tasks that it has now"):
-                self._active = _TaskTable(visit, "Tasks that it has now", "It has no task now.")
-            with section("Tasks heard of last"):
+            with section("Active tasks"):
+                self._active = _TaskTable(visit, "Active tasks", "No active tasks.")
+            with section("Recent tasks"):
                 self._recent = _TaskTable(
                     visit,
-                    "Tasks heard of last",
-                    "No task of it was heard of. Workers tell of their tasks when events are on: celery "
-                    "worker -E, or celeriac control enable-events.",
+                    "Recent tasks",
+                    NO_TASKS,
                 )
         self._known.set_visibility(False)
 
@@ -156,6 +158,7 @@ class _WorkerPage:
             "active": format_count(worker.active),
             "processed": format_count(worker.processed),
             "clock": format_count(worker.clock),
+            "task_events": _TASK_EVENTS[worker.task_events],
             "pid": UNKNOWN if worker.pid is None else str(worker.pid),
             "software": worker.software or UNKNOWN,
         }
@@ -183,7 +186,7 @@ class _TaskTable:
     def _row(self, number: int, task: ListedTask) -> dict[str, Any]:
         return {
             "id": number,
-            "name": task.name or "(unknown)",
+            "name": task.name or "(unknown name)",
             "name_to": self._visit.link(path_of("tasks", task.key)),
             "state": task.state,
             "state_class": state_class(task.state),

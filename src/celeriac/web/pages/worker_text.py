@@ -43,5 +43,5 @@ def setup_texts(setup: SetupRow | None) -> dict[str, str]:
 
 
 def _queues_text(queues: Sequence[str]) -> str:
-    named = ", ".join(sorted(queues)[:_MOST_QUEUES]) or "no queue"
+    named = ", ".join(sorted(queues)[:_MOST_QUEUES]) or "none"
     return named if len(queues) <= _MOST_QUEUES else f"{named} and {len(queues) - _MOST_QUEUES} more"

@@ -20,17 +20,17 @@ _STATES: Final = ("ALIVE", "SUSPECT", "LOST", "LEFT")
 _MOST_ROWS: Final = 300
 _COLUMNS: Final = columns(
     ("name", "Worker"),
-    ("liveness", "State"),
-    ("reason", "Why"),
-    ("since", "Since, UTC"),
-    ("seen", "Last heard"),
+    ("liveness", "Status"),
+    ("reason", "Reason"),
+    ("since", "Since (UTC)"),
+    ("seen", "Last seen"),
     ("heartbeat", "Heartbeat", "right"),
     ("load", "Load", "right"),
     ("active", "Active", "right"),
     ("processed", "Processed", "right"),
-    ("clock", "Clock", "right"),
-    ("drift", "Drift", "right"),
-    ("pid", "Process", "right"),
+    ("clock", "Lamport clock", "right"),
+    ("drift", "Clock offset", "right"),
+    ("pid", "Process ID", "right"),
     ("software", "Software"),
 )
 
@@ -47,10 +47,10 @@ class _WorkersPage:
     def __init__(self, visit: Visit, name: str) -> None:
         self._visit = visit
         self.refresh: Any = None
-        with ui.element("div").classes("counts").props('role=status aria-label="Workers by state"'):
+        with ui.element("div").classes("counts").props('role=status aria-label="Workers by status"'):
             self._counts = {state: _Count(state) for state in _STATES}
         with ui.element("div").classes("filters"):
-            self._name = ui.input("Part of the name", value=name, on_change=self._asked)
+            self._name = ui.input("Search by name", value=name, on_change=self._asked)
             self._name.props("dense outlined clearable data-search debounce=300")
         with section("Workers"):
             self._table = table(_COLUMNS, label="Workers", links=("name",), states=("liveness", "drift"))
@@ -73,15 +73,14 @@ class _WorkersPage:
         part = (self._name.value or "").casefold()
         found = [each for each in sight.workers if part in each.name.casefold()]
         self._none.set_text(
-            "No worker has such a name."
+            "No matching workers. Change the search."
             if sight.workers
-            else "No worker was heard of. Start one with celery worker -E or celeriac worker, on the same "
-            "broker: it is here as soon as it sends a heartbeat."
+            else "No workers yet. Start one on this broker: celery -A PROJECT worker -E"
         )
         self._none.set_visibility(not found)
         self._table.set_visibility(bool(found))
         # Those that need somebody to look come first; a browser is not sent thousands each second.
-        self._more.set_text(f"and {len(found) - _MOST_ROWS} more: search for those you look for")
+        self._more.set_text(f"{len(found) - _MOST_ROWS} more not listed. Search by name to find them.")
         self._more.set_visibility(len(found) > _MOST_ROWS)
         rows = [self._row(number, each, sight.as_of) for number, each in enumerate(found[:_MOST_ROWS])]
         if rows != self._table.rows:

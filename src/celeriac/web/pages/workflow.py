@@ -29,19 +29,19 @@ _COLUMNS: Final = columns(
     ("name", "Task"),
     ("state", "State"),
     ("worker", "Worker"),
-    ("began", "Began after", "right"),
+    ("began", "Started after", "right"),
     ("run", "Run time", "right"),
     ("critical", "Critical path"),
-    ("kind", "Sent as"),
-    ("id", "Id"),
+    ("kind", "Type"),
+    ("id", "ID"),
 )
 _TILES: Final = {
-    "size": "tasks",
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "open": "open",
-    "took": "from the first event to the last",
-    "critical": "run time of the critical path",
+    "size": "Tasks",
+    "succeeded": "Succeeded",
+    "failed": "Failed",
+    "open": "Open",
+    "took": "Total duration",
+    "critical": "Critical path run time",
 }
 
 
@@ -67,15 +67,15 @@ class _WorkflowPage:
         with ui.element("div") as self._body:
             with ui.element("div").classes("tiles"):
                 self._tiles = {mark: Tile(meaning, mark=mark) for mark, meaning in _TILES.items()}
-            with section("Who sent whom"):
+            with section("Task graph"):
                 self._graph = WorkflowGraph(self._go)
                 self._legend = ui.element("div").classes("row-gap").props("data-legend")
                 self._states: list[str] = []
                 self._drawn = ui.label().classes("faint").props("data-drawn")
                 self._kinds = ui.label().classes("faint").props("data-kinds")
-            with section("The same as a table"):
+            with section("Tasks"):
                 self._table = table(
-                    _COLUMNS, label="Tasks of the workflow", key="key", links=("id",), states=("state",)
+                    _COLUMNS, label="Workflow tasks", key="key", links=("id",), states=("state",)
                 )
                 self._listed = ui.label().classes("faint").props("data-listed")
         self._body.set_visibility(False)
@@ -93,7 +93,7 @@ class _WorkflowPage:
         if story is None:
             self._name.set_text(visible(self._uuid, 120))
             self._origin.set_text("")
-            self._none.set_text(f"No such task is in memory. {told.reason}")
+            self._none.set_text(f"Task not in memory. {told.reason}")
             return
         self._name.set_text(f"{name_text(story.name)} {text_of(story.root_id)}")
         self._origin.set_text(_origin(story, is_in_memory=told.is_in_memory))
@@ -109,7 +109,7 @@ class _WorkflowPage:
         ]
         if rows != self._table.rows:
             self._table.rows = rows
-        listed = f"These are the first {format_count(_ROWS)} of {format_count(len(story.tasks))}."
+        listed = f"First {format_count(_ROWS)} of {format_count(len(story.tasks))} tasks."
         self._listed.set_text(listed if len(story.tasks) > _ROWS else "")
 
     def _show_tiles(self, story: WorkflowStory) -> None:
@@ -152,20 +152,18 @@ class _WorkflowPage:
 
 
 def _origin(story: WorkflowStory, *, is_in_memory: bool) -> str:
-    told = [f"Began {format_timestamp(story.begin_at)}."]
+    told = [f"Started {format_timestamp(story.begin_at)}."]
     if not is_in_memory:
-        told.append("It is not in memory any more: this is what the tables know.")
+        told.append("From the history tables: the workflow is no longer in memory.")
     if story.is_cut:
-        told.append(
-            f"It has more tasks than are followed: {format_count(len(story.tasks))} of them are shown."
-        )
+        told.append(f"Shows the first {format_count(len(story.tasks))} tasks of more.")
     return " ".join(told)
 
 
 def _drawn(story: WorkflowStory, drawn: Drawn) -> str:
-    told = ["Thick lines are the critical path: the line of tasks that ended last."]
+    told = ["Thick lines: critical path, the chain of tasks that ended last."]
     if story.critical_path is None:
-        told = ["There are too many tasks to follow the critical path."]
+        told = ["Too many tasks to compute the critical path."]
     if drawn.tasks < len(story.tasks):
         told.append(f"The graph shows {format_count(drawn.tasks)} of {format_count(story.size)} tasks.")
     return " ".join(told)
@@ -174,10 +172,10 @@ def _drawn(story: WorkflowStory, drawn: Drawn) -> str:
 def _kinds(story: WorkflowStory, drawn: Drawn) -> str:
     """Say what is known of chains, groups and chords, and what is not."""
     if story.is_cut:
-        return "Chains, groups and chords are not told apart, as not all tasks are known."
+        return "Chains, groups and chords are not identified, because some tasks are missing."
     told = [KINDS_NOTE]
     if drawn.has_joins:
-        told.append(f"{INFERRED_NOTE} Dashed lines lead to it from those that did not send it.")
+        told.append(f"{INFERRED_NOTE} Dashed lines lead to it from the tasks that it waited for.")
     if not drawn.has_all_joins:
-        told.append("There are too many such lines: some are left out.")
+        told.append("Some dashed lines are left out.")
     return " ".join(told)
