@@ -601,6 +601,8 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]
         with rig.broker.connect() as link:
             link.publish(event_exchange("celeryev", "memory"), b"?", routing_key="task.any", headers={})
         wait_until(lambda: bool(rig.board.watcher.receiver.gate.refused), patience=PATIENCE)
+        presences = rig.board.watcher.presences
+        wait_until(lambda: presences()["w1@lab"].sends_task_events is True, patience=PATIENCE)
         with rig.app.leadership("nightly"):
             text = metrics_text(rig.board).decode()
     told: dict[str, frozenset[str]] = {}
