@@ -165,7 +165,7 @@ def test_who_records_and_how_it_is_with_him_is_told(
 
         with Program("record", log, cwd=tmp_path, env=environment) as recorder:
             expect(rows).to_have_count(1)
-            expect(rows).to_contain_text("records")
+            expect(rows).to_contain_text("Recording")
             assert [each["ailment"] for each in running.api("cluster")["recorders"]] == [""]
             recorder.terminate()
             assert recorder.wait() == 0

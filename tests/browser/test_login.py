@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from celeriac.testing.brokers import RedisServer
+from celeriac.web.access import read_accounts, write_accounts
 from celeriac.web.guard import COOKIE
 from tests.browser.conftest import Visit
 from tests.browser.kit import Dashboard, Visitor, keep_screenshot
@@ -285,3 +286,24 @@ def test_a_page_of_another_site_gets_no_live_link(locked: Dashboard, visit: Visi
     ]
 
     assert codes == [403, 403]
+
+
+def test_page_of_a_removed_user_closes_and_leads_to_the_login_page(
+    redis: RedisServer, visit: Visit, tmp_path: Path
+) -> None:
+    file = tmp_path / "accounts.json"
+    with locked_dashboard(redis.url, tmp_path) as board:
+        removed, other = visit(board), visit(board)
+        for visitor, name in ((removed, "vera"), (other, "ada")):
+            log_in(visitor, name, path="/workers").wait_for_url("**/workers")
+            expect(visitor.page.locator("header")).to_contain_text(name)
+
+        write_accounts(file, [each for each in read_accounts(file) if each.name != "vera"])
+
+        # By itself: nothing on the page is clicked.
+        removed.page.wait_for_url("**/login?next=/workers")
+        log_in(removed, "vera", path="/workers")
+        expect(removed.page.get_by_role("alert")).to_have_text("Wrong username or password.")
+        other.go("/tasks")
+        expect(other.page.locator("header")).to_contain_text("ada (operator)")
+        removed.errors[:] = [error for error in removed.errors if "401" not in error]

@@ -167,7 +167,7 @@ def test_with_no_tasks_it_says_how_to_have_some(own_redis: RedisServer, visit: V
         visitor = visit(quiet)
         page = visitor.go()
 
-        expect(page.locator("[data-empty=tasks]")).to_contain_text("celery worker -E")
+        expect(page.locator("[data-empty=tasks]")).to_contain_text("celeriac control enable")
         visitor.check_access()
         keep_screenshot(page, "overview-empty")
 

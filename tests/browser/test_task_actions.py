@@ -82,7 +82,7 @@ def failed(shop: Shop, *uuids: str, node: str = "shop@localhost") -> None:
 
 def choose(page: Page, *uuids: str) -> None:
     for uuid in uuids:
-        page.get_by_role("checkbox", name=f"Choose {uuid}", exact=True).click()
+        page.get_by_role("checkbox", name=f"Select {uuid}", exact=True).click()
 
 
 def test_nothing_is_done_before_somebody_says_so(shop: Shop, visit: Visit) -> None:
@@ -128,7 +128,7 @@ def test_all_that_fit_are_meant_only_by_a_filter(shop: Shop, visit: Visit) -> No
     waiting(shop, "every1", "every2", "every3")
     visitor = visit(shop.dashboard)
     page = visitor.go("/tasks")
-    every = page.get_by_role("checkbox", name="All that fit")
+    every = page.get_by_role("checkbox", name="Select all matching")
     expect(every).to_be_disabled()
 
     page = visitor.go("/tasks?text=every")

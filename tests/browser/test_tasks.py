@@ -254,7 +254,7 @@ def test_with_no_tasks_it_says_how_to_have_some(own_redis: RedisServer, visit: V
         visitor = visit(quiet)
         page = visitor.go("/tasks")
 
-        expect(page.locator("[data-empty=tasks]")).to_contain_text("celery worker -E")
+        expect(page.locator("[data-empty=tasks]")).to_contain_text("celeriac control enable")
         expect(page.locator("[data-widen]")).to_be_hidden()
         visitor.check_access()
         keep_screenshot(page, "tasks-empty")

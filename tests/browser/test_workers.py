@@ -172,7 +172,7 @@ def test_with_no_worker_it_says_how_to_have_one(own_redis: RedisServer, visit: V
         visitor = visit(quiet)
         page = visitor.go("/workers")
 
-        expect(page.locator("[data-empty=workers]")).to_contain_text("celery worker -E")
+        expect(page.locator("[data-empty=workers]")).to_contain_text("worker -E")
         visitor.check_access()
         keep_screenshot(page, "workers-empty")
 

@@ -21,7 +21,7 @@ _MOST_CHARS: Final = 64
 _MOST_PASSWORD_CHARS: Final = 200
 
 access = typer.Typer(no_args_is_help=True)
-add_common(access, help="Manage dashboard accounts.")
+add_common(access, help="Manage dashboard accounts. A running dashboard reads changes within seconds.")
 
 File = Annotated[
     Path,
@@ -73,7 +73,7 @@ def add(
         output.write(secret)
         output.say("Keep this token. It is not shown again")
     done = "secret replaced" if len(others) < len(known) else "account added"
-    output.say(f"{name}: {done} in {accounts}, role {role.value}. Takes effect when celeriac web restarts")
+    output.say(f"{name}: {done} in {accounts}, role {role.value}. A running celeriac web reads it within seconds")
     return Code.OK
 
 
@@ -108,7 +108,7 @@ def list_(session: Session, *, accounts: File = DEFAULT, out: Output = PLAIN) ->
 
 @add_command(access, "remove")
 def remove(session: Session, *, name: Name, accounts: File = DEFAULT) -> Code:
-    """Remove a user. Takes effect when celeriac web restarts.
+    """Remove a user. A running celeriac web ends the sessions of this user within seconds.
 
     For example:
       celeriac access remove ada

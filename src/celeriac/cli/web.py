@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
     from celeriac.app import Celeriac
+    from celeriac.node.event_enabler import EventEnabler
     from celeriac.node.replay import Replay
     from celeriac.web.board import Board
 
@@ -127,8 +128,7 @@ def web(
       celeriac web --host 0.0.0.0 --accounts accounts.json --allowed-host tasks.example.com
     """
     try:
-        from celeriac.node.event_enabler import EventEnabler  # noqa: PLC0415 - not for --help
-        from celeriac.web.access import Access, read_accounts  # noqa: PLC0415  (needs the extra)
+        from celeriac.web.access import Access  # noqa: PLC0415  (needs the extra)
         from celeriac.web.action import Actions  # noqa: PLC0415
         from celeriac.web.connection import ConnectionLimits  # noqa: PLC0415
         from celeriac.web.pages.mount import add_pages  # noqa: PLC0415
@@ -138,11 +138,7 @@ def web(
         raise ImproperlyConfigured(
             f"the dashboard needs {error.name}, which is not installed: pip install 'celeriac[web]'"
         ) from error
-    access = Access([] if accounts is None else read_accounts(accounts), allow_control=allow_control)
-    if accounts is not None and access.is_open:
-        raise CallerError(
-            f"No accounts in {accounts}. Add one: celeriac access add NAME --accounts {accounts}"
-        )
+    access = Access(file=accounts, allow_control=allow_control)
     check_address(host, access)
     limits = ConnectionLimits(proxies=TrustedProxies(trusted_proxy or ()))
     noted = Audit(audit)
@@ -154,7 +150,7 @@ def web(
         link = stack.enter_context(_listening(host, port))
         board = _board(session.app, stack, log=log, warehouse=warehouse)
         if enable_events:
-            stack.enter_context(EventEnabler(session.app.control, board.watcher.presences))
+            stack.enter_context(_event_enabler(session.app, board))
         address = f"http://{shown(host)}:{link.getsockname()[1]}"
         broker = sanitize_url(session.app.conf.broker_url)
         served = f"served at {address} (API: {address}/api/v1)"
@@ -165,6 +161,12 @@ def web(
         add_pages(app, board, access, allowed)
         _serve(make_server(app, limits), board, link)
     return Code.OK
+
+
+def _event_enabler(app: "Celeriac", board: "Board") -> "EventEnabler":
+    from celeriac.node.event_enabler import EventEnabler  # noqa: PLC0415 - not for --help
+
+    return EventEnabler(app.control, board.watcher.presences)
 
 
 def _serve(server: "Server", board: "Board", link: socket.socket) -> None:

@@ -1,6 +1,12 @@
-"""Who may look and who may act: passwords and tokens, kept as hashes, and the logins made with them."""
+"""Accounts of the dashboard, kept as hashes of passwords and tokens, and the sessions made with them.
+
+A file of accounts is read again when it changes, so that ``celeriac access`` needs no restart. A session
+belongs to the account that it was made with: once the file no longer has exactly this account, because it was
+removed or has another role or secret, the session is over, and WebSockets and streams with it.
+"""
 
 import hmac
+import logging
 import os
 from base64 import b64decode, b64encode
 from collections import OrderedDict, deque
@@ -16,7 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from celeriac.errors import CallerError, DiskError, ImproperlyConfigured
+from celeriac.errors import CallerError, CeleriacError, DiskError, ImproperlyConfigured
 from celeriac.store.new_file import new_file
 from celeriac.web.proxy import network_of
 
@@ -54,9 +60,14 @@ _MOST_NEW_A_SECOND: Final = 2
 _MOST_REMEMBERED: Final = 10_000
 _GUESS_SECONDS: Final = 60.0
 MAX_SECRET_BYTES: Final = 1024
+#: Seconds between two looks whether the file of accounts has changed. A look is one call of stat.
+_CHECK_SECONDS: Final = 1.0
 #: Of a name or address that is remembered.
 _MOST_CHARS: Final = 64
 _MAX_FILE_BYTES: Final = 1 << 20
+
+
+logger = logging.getLogger(__name__)
 
 
 class Role(StrEnum):
@@ -146,33 +157,70 @@ def write_accounts(path: Path, accounts: Sequence[Account]) -> None:
 
 
 class Access:
-    """Tells who somebody is, and what he may do.
+    """Authenticates users and decides who may act.
 
-    Without accounts whoever comes may look, and act if that is allowed: it is served to this machine alone.
+    Without accounts every user of this machine may look, and act if that is allowed. With a ``file`` users
+    always have to log in, even if it becomes empty.
     """
 
     def __init__(
         self,
         accounts: Iterable[Account] = (),
         *,
+        file: Path | None = None,
         allow_control: bool = False,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        accounts = list(accounts)
-        self._passwords = {each.name: each for each in accounts if not each.is_token}
-        self._tokens = {_mark(each.name): each for each in accounts if each.is_token}
+        self._file = file
         self.allow_control = allow_control
         self._now = now
         self._mutex = Lock()
-        #: Until when somebody is let in, by the hash of what his browser or program shows.
-        self._logins: OrderedDict[bytes, tuple[User, float]] = OrderedDict()
+        self._passwords: dict[str, Account] = {}
+        self._tokens: dict[str, Account] = {}
+        #: Of each session its account and its end, by the hash of the cookie or token.
+        self._logins: OrderedDict[bytes, tuple[Account, float]] = OrderedDict()
         #: When somebody guessed, by address and account, the oldest first.
         self._guesses: deque[tuple[float, str, str]] = deque(maxlen=_MOST_REMEMBERED)
+        self._checked_at = now()
+        #: Before the file is read: a change while it is read is seen at the next check.
+        self._version = None if file is None else _version_of(file)
+        self._take(accounts if file is None else read_accounts(file))
+        #: Whether no user has to log in.
+        self.is_open = file is None and not self._passwords and not self._tokens
 
-    @property
-    def is_open(self) -> bool:
-        """Whether nobody has to say who he is."""
-        return not self._passwords and not self._tokens
+    def refresh(self, *, is_due: bool = False) -> None:
+        """Read the file of accounts again if it has changed; at most once a second, unless ``is_due``.
+
+        A file that cannot be read changes nothing: the error is logged once, and the accounts stay.
+        """
+        if self._file is None:
+            return
+        with self._mutex:
+            now = self._now()
+            if not is_due and now < self._checked_at + _CHECK_SECONDS:
+                return
+            self._checked_at = now
+            version = _version_of(self._file)
+            if version == self._version:
+                return
+            self._version = version
+            try:
+                if version is None:
+                    raise DiskError(f"Cannot read {self._file}: No such file or directory")
+                accounts = read_accounts(self._file)
+            except CeleriacError as error:
+                logger.error("access: kept the old accounts: %s", error)  # noqa: TRY400 - said to people
+                return
+            self._take(accounts)
+            logger.info("access: read %s again, accounts=%d", self._file, len(accounts))
+
+    def _take(self, accounts: Iterable[Account]) -> None:
+        """Use other accounts, and end the sessions of those that are not among them."""
+        accounts = list(accounts)
+        self._passwords = {each.name: each for each in accounts if not each.is_token}
+        self._tokens = {_mark(each.name): each for each in accounts if each.is_token}
+        for key in [key for key, (account, _) in self._logins.items() if account not in accounts]:
+            del self._logins[key]
 
     def may_act(self, user: User) -> bool:
         """Tell whether somebody may act."""
@@ -187,14 +235,14 @@ class Access:
 
         Raises CallerError while too many were wrong that came from this address.
         """
+        self.refresh(is_due=True)
         account = self._passwords.get(name)
         # As long for a name that nobody has, so that it cannot be told from one that somebody has.
         kept = _NOBODY if account is None else account.secret
         if not self._is_guessed(password, kept, (address, name[:_MOST_CHARS])) or account is None:
             return None
         shown = token_urlsafe(32)
-        self._let_in(shown, User(account.name, account.role))
-        return shown
+        return shown if self._let_in(shown, account) else None
 
     def log_out(self, shown: str) -> None:
         """Let somebody in no more."""
@@ -202,17 +250,24 @@ class Access:
             self._logins.pop(_key(shown), None)
 
     def by_login(self, shown: str) -> User | None:
-        """Return who a browser was let in as."""
+        """Return the user of a session, by the cookie or the token that was let in."""
+        self.refresh()
         with self._mutex:
-            user, until = self._logins.get(_key(shown), (None, 0.0))
-        return user if self._now() < until else None
+            account, until = self._logins.get(_key(shown), (None, 0.0))
+        return None if account is None or self._now() >= until else User(account.name, account.role)
 
     def lasts(self, shown: str | None) -> bool:
-        """Say whether who was let in with this still is: a link outlives a logout.
+        """Return whether a connection may go on that was let in with this cookie or token.
 
-        Whoever came with a bearer token showed nothing that could end before the link does.
+        A connection outlives a logout and the removal of its account. A token has no end of its own: it is
+        only asked for again after some hours, at the next request.
         """
-        return self.is_open or shown is None or self.by_login(shown) is not None
+        if self.is_open:
+            return True
+        self.refresh()
+        with self._mutex:
+            account, until = self._logins.get(_key(shown or ""), (None, 0.0))
+        return account is not None and (account.is_token or self._now() < until)
 
     def by_token(self, token: str, address: str = "") -> User | None:
         """Return whose token it is. Raises CallerError while too many came from there that were wrong."""
@@ -225,18 +280,25 @@ class Access:
         kept = _NOBODY if account is None else account.secret
         if not self._is_guessed(token, kept, (address, mark[:_MOST_CHARS])) or account is None:
             return None
-        user = User(account.name, account.role)
-        self._let_in(token, user)
-        return user
+        return User(account.name, account.role) if self._let_in(token, account) else None
 
-    def _let_in(self, shown: str, user: User) -> None:
+    def _let_in(self, shown: str, account: Account) -> bool:
+        """Begin a session; False if the account is gone, as checking a secret takes a while."""
         with self._mutex:
-            own = [key for key, (known, _) in self._logins.items() if known.name == user.name]
+            kept = (
+                self._tokens.get(_mark(account.name))
+                if account.is_token
+                else self._passwords.get(account.name)
+            )
+            if kept != account:
+                return False
+            own = [key for key, (known, _) in self._logins.items() if known.name == account.name]
             for key in own[: max(0, len(own) - _MOST_OF_NAME + 1)]:
                 del self._logins[key]
-            self._logins[_key(shown)] = (user, self._now() + LOGIN_SECONDS)
+            self._logins[_key(shown)] = (account, self._now() + LOGIN_SECONDS)
             while len(self._logins) > _MOST_LOGINS:
                 self._logins.popitem(last=False)
+            return True
 
     def _is_crowded(self, now: float) -> bool:
         return len(self._guesses) >= _MOST_NEW_A_SECOND and self._guesses[-_MOST_NEW_A_SECOND][0] > now - 1.0
@@ -264,6 +326,15 @@ class Access:
         with self._mutex, suppress(ValueError):
             self._guesses.remove(guess)
         return True
+
+
+def _version_of(file: Path) -> tuple[int, ...] | None:
+    """Return what changes with each change of a file; None if it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _key(shown: str) -> bytes:

@@ -16,7 +16,7 @@ from celeriac.web.access import ANYONE, Access, User
 from celeriac.web.guess import run_guess
 from celeriac.web.proxy import network_of
 
-__all__ = ["COOKIE", "Guard", "address_of", "nonce_of", "owner_of", "user_of"]
+__all__ = ["COOKIE", "Guard", "address_of", "credential_of", "nonce_of", "owner_of", "user_of"]
 
 #: What a browser shows once its user is logged in.
 COOKIE: Final = "celeriac_login"
@@ -56,6 +56,12 @@ def user_of(connection: HTTPConnection) -> User:
     """Return who asks; the guard let him in."""
     user: User = connection.scope["celeriac.user"]
     return user
+
+
+def credential_of(connection: HTTPConnection) -> str | None:
+    """Return the cookie or bearer token that a request was let in with; None without accounts."""
+    credential: str | None = connection.scope.get("celeriac.credential")
+    return credential
 
 
 def owner_of(connection: HTTPConnection) -> str:
@@ -144,12 +150,12 @@ class Guard:
     async def _told(self, connection: HTTPConnection) -> User | None:
         kind, _, token = connection.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and token:
-            token = token.strip()
+            token = connection.scope["celeriac.credential"] = token.strip()
             # Who is known does not wait behind those who guess.
             return self._access.by_login(token) or await run_guess(
                 self._access.by_token, token, address_of(connection)
             )
-        login = connection.cookies.get(COOKIE)
+        login = connection.scope["celeriac.credential"] = connection.cookies.get(COOKIE)
         return None if login is None else self._access.by_login(login)
 
     def _forbidden(self, scope: Scope) -> Response | None:

@@ -16,7 +16,7 @@ from celeriac.views.text import json_text
 from celeriac.web.access import Access
 from celeriac.web.api.part import board_of
 from celeriac.web.board import Board
-from celeriac.web.guard import COOKIE, owner_of
+from celeriac.web.guard import credential_of, owner_of
 
 __all__ = ["KEEP_ALIVE", "router"]
 
@@ -56,11 +56,11 @@ async def events(
 
 async def _messages(request: Request, board: Board, glob: str, limit: int | None) -> AsyncIterator[str]:
     access: Access = request.app.state.access
-    login = request.cookies.get(COOKIE)
+    credential = credential_of(request)
     with board.watcher.listening(owner_of(request)) as listener:
         yield ": listening\n\n"
         left, told_at = limit, monotonic()
-        while access.lasts(login) and not await request.is_disconnected():
+        while access.lasts(credential) and not await request.is_disconnected():
             told, overlooked = listener.taken()
             wanted = [event for event in told if fnmatchcase(event.type, glob)]
             overlooked += len(wanted[_MOST_AT_ONCE:])

@@ -21,7 +21,7 @@ from starlette.types import Scope
 
 from celeriac.node.rate_limited_log import RateLimitedLog
 from celeriac.web.access import Access
-from celeriac.web.guard import COOKIE, owner_of
+from celeriac.web.guard import credential_of, owner_of
 
 __all__ = ["Budget", "keep_links_apart"]
 
@@ -205,4 +205,4 @@ def _scope_of(link: str) -> Scope:
 
 
 def _login_of(scope: Scope) -> str | None:
-    return HTTPConnection(scope).cookies.get(COOKIE)
+    return credential_of(HTTPConnection(scope))

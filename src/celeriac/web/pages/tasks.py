@@ -106,7 +106,7 @@ class _TasksPage:
             self._all: ui.checkbox | None = None
             self._actions: list[ui.button] = []
             if self._visit.may_act:
-                self._all = ui.checkbox("All that fit", on_change=self._arrange)
+                self._all = ui.checkbox("Select all matching", on_change=self._arrange)
                 self._all.props("dense data-all").classes("all-that-fit")
                 self._actions = action_buttons(self._visit, self._chosen, self._acted)
             else:

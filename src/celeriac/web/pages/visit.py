@@ -16,7 +16,7 @@ from celeriac.views.text import visible
 from celeriac.web.access import Access, User
 from celeriac.web.action import Actions
 from celeriac.web.board import Board, Busy, Sight
-from celeriac.web.guard import COOKIE, user_of
+from celeriac.web.guard import credential_of, user_of
 from celeriac.web.panorama import panorama
 from celeriac.web.shared import Shared
 
@@ -64,7 +64,7 @@ class Visit:
             name: request.query_params.getlist(name) for name in request.query_params if name != "at"
         }
         self.user: User = user_of(request)
-        self._login: str | None = request.cookies.get(COOKIE)
+        self._credential = credential_of(request)
         #: Where it is told that something cannot be shown; the frame makes it.
         self.notice: ui.label | None = None
         #: What keeps each part of the page from being shown; nothing for those that are well.
@@ -80,7 +80,7 @@ class Visit:
     @property
     def is_let_in(self) -> bool:
         """Whether who opened the page is still logged in: its link outlives a logout."""
-        return self.desk.access.lasts(self._login)
+        return self.desk.access.lasts(self._credential)
 
     @property
     def may_act(self) -> bool:
