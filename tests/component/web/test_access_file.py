@@ -111,7 +111,12 @@ def test_file_is_checked_at_most_once_a_second(
 ) -> None:
     checks: list[Path] = []
     version_of = access_module._version_of
-    monkeypatch.setattr(access_module, "_version_of", lambda file: checks.append(file) or version_of(file))
+
+    def count(file: Path) -> tuple[int, ...] | None:
+        checks.append(file)
+        return version_of(file)
+
+    monkeypatch.setattr(access_module, "_version_of", count)
 
     for _ in range(100):
         access.by_login("nobody")
