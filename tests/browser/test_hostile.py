@@ -135,10 +135,10 @@ def test_what_was_done_is_told_as_text(attacked: Dashboard, visit: Visit) -> Non
     for text in filter(str.isprintable, CORPUS):
         page = visitor.go(f"/tasks/{quote(f'again {text}', safe='')}")
         page.locator("[data-action=retry]").click()
-        dialog = expect_asked(visitor, f"again {text}", f"→ {text}", f"Sent to queues: 1 {text}")
+        dialog = expect_asked(visitor, f"again {text}", f"→ {text}", f"Target queues: 1 {text}")
         # As another queue, too.
-        dialog.get_by_label("Another queue").fill(f"to {text}")
-        expect_asked(visitor, f"again {text}", f"→ to {text}", f"Sent to queues: 1 to {text}")
+        dialog.get_by_label("Target queue").fill(f"to {text}")
+        expect_asked(visitor, f"again {text}", f"→ to {text}", f"Target queues: 1 to {text}")
         page.locator("[data-confirm-action]").click()
         expect_told(page, f"to to {text}")
         check(visitor)

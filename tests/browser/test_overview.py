@@ -47,7 +47,7 @@ def test_it_says_what_the_api_says(busy: Dashboard, visit: Visit) -> None:
     assert {tuple(row.split()) for row in rows.all_inner_texts()} == {
         (state, str(count)) for state, count in told["tasks_by_state"].items()
     }
-    expect(page.locator("[data-alerts]")).to_contain_text("27 % of 55 tasks failed within five minutes")
+    expect(page.locator("[data-alerts]")).to_contain_text("27 % of 55 tasks failed in the last 5 minutes")
     expect(page.locator("[data-queue-row]")).to_contain_text("celery")
     visitor.check_access()
     keep_screenshot(page, "overview")

@@ -147,7 +147,7 @@ def test_nothing_known_says_where_else_to_look(busy: Dashboard, visit: Visit) ->
     visitor = visit(busy)
     page = visitor.go("/tasks/no%2Fsuch%3Fone")
 
-    expect(page.locator("[data-empty=task]")).to_contain_text("run celeriac pipeline run first")
+    expect(page.locator("[data-empty=task]")).to_contain_text("celeriac pipeline run")
     expect(page.locator("[data-name]")).to_have_text("no/such?one")
     expect(page.locator("[data-action]")).to_have_count(0)
     visitor.check_access()
@@ -188,7 +188,7 @@ def test_what_is_not_in_memory_is_told_by_the_tables(
         expect(page.locator("[data-attempts] tbody tr")).to_have_count(1)
         assert column(page, "data-events", 3) == ["task-received", "task-succeeded"]
         assert column(page, "data-events", 5) == ["not before tomorrow", "in 1 s"]
-        expect(page.locator("[data-unread]")).to_contain_text("What 1 of 2 events say beside")
+        expect(page.locator("[data-unread]")).to_contain_text("Details of 1 of 2 events are missing")
         expect(page.locator("main")).to_contain_text("(7,)")
         visitor.check_access()
         keep_screenshot(page, "task-tables")

@@ -156,7 +156,7 @@ def test_a_task_that_has_ended_is_sent_once_more_to_the_queue_of_its_worker(shop
     dialog = page.locator("[data-confirm]")
     expect(dialog.locator("[data-concerns]")).to_have_text("1 task (1 FAILURE):")
     expect(dialog).to_contain_text("again1 → celery")
-    expect(dialog.locator("[data-queues]")).to_have_text("Sent to queues: 1 celery")
+    expect(dialog.locator("[data-queues]")).to_have_text("Target queues: 1 celery")
     expect(dialog).to_contain_text("again2: not finished: RECEIVED")
     visitor.check_access()
     keep_screenshot(page, "tasks-retry")
@@ -178,7 +178,7 @@ def test_a_task_whose_queue_is_not_known_is_sent_where_somebody_says(shop: Shop,
     expect(dialog).to_contain_text("queue unknown, and its worker does not reply: choose a queue")
     expect(page.locator("[data-confirm-action]")).to_be_hidden()
 
-    dialog.get_by_label("Another queue").fill("parcels")
+    dialog.get_by_label("Target queue").fill("parcels")
     expect(dialog).to_contain_text("astray → parcels")
     page.locator("[data-confirm-action]").click()
 

@@ -108,7 +108,7 @@ def test_each_field_narrows_the_list_and_is_kept_in_the_address(busy: Dashboard,
     page.get_by_role("option", name="FAILURE").click()
     page.get_by_role("option", name="RETRY").click()
     page.keyboard.press("Escape")
-    page.get_by_role("combobox", name="Time").click()
+    page.get_by_role("combobox", name="Time range").click()
     expect(page.get_by_role("option", name="Last hour")).to_be_visible()
     visitor.check_access()
     page.get_by_role("option", name="Last hour").click()
@@ -136,8 +136,8 @@ def test_each_field_narrows_the_list_and_is_kept_in_the_address(busy: Dashboard,
 
 def test_moments_can_be_told_exactly(busy: Dashboard, visit: Visit) -> None:
     page = visit(busy).go("/tasks")
-    page.get_by_role("combobox", name="Time").click()
-    page.get_by_role("option", name="From").click()
+    page.get_by_role("combobox", name="Time range").click()
+    page.get_by_role("option", name="Custom range").click()
     page.get_by_label("End (UTC)").fill("2020-01-01T00:00:00")
 
     expect(page.locator("[data-empty=tasks]")).to_have_text("No matching tasks. Widen the filter.")

@@ -116,7 +116,7 @@ def test_tasks_that_were_silent_for_longer_than_an_hour_are_not_there(
 ) -> None:
     page = visit(recorded.dashboard).go(f"/tasks?at={int(LONG_AGO_AT)}")
 
-    expect(page.locator("[data-empty=tasks]")).to_contain_text("within the hour before this moment")
+    expect(page.locator("[data-empty=tasks]")).to_contain_text("in the hour before this time")
     expect(page.locator("[data-past-note]")).to_contain_text("the hour before")
 
 
@@ -131,7 +131,7 @@ def test_on_a_phone_any_moment_can_be_gone_to(recorded: Recorded, visit: Visit) 
 
     page.wait_for_url("**/tasks?at=1577836830")
     expect(page.locator("[data-as-of]")).to_have_text("As of 2020-01-01 00:00:30 UTC")
-    expect(page.locator("[data-empty=tasks]")).to_contain_text("within the hour before this moment")
+    expect(page.locator("[data-empty=tasks]")).to_contain_text("in the hour before this time")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     visitor.check_access()
     keep_screenshot(page, "tasks-past-phone")
@@ -142,7 +142,7 @@ def test_who_goes_to_no_moment_is_told_so(recorded: Recorded, visit: Visit) -> N
 
     page.get_by_role("button", name="Go", exact=True).click()
 
-    expect(page.locator(".notice")).to_contain_text("there is no moment in the field before Go")
+    expect(page.locator(".notice")).to_contain_text("Incomplete time")
     expect(page.locator("[data-live]")).to_be_visible()
 
 
@@ -169,7 +169,7 @@ def test_the_slider_leads_to_an_instant_and_back(recorded: Recorded, visit: Visi
     page.wait_for_url(re.compile("at="))
     expect(page.locator("[data-as-of]")).to_be_visible()
     expect(page.locator("[data-total]")).to_have_text("0 tasks in memory")
-    expect(page.locator("[data-empty=tasks]")).to_contain_text("within the hour before this moment")
+    expect(page.locator("[data-empty=tasks]")).to_contain_text("in the hour before this time")
     expect(page.locator("main")).not_to_contain_text("late")
     page.get_by_role("link", name="Back to live").click()
 
@@ -182,13 +182,13 @@ def test_the_slider_leads_to_an_instant_and_back(recorded: Recorded, visit: Visi
 def test_an_instant_that_is_none_is_refused_in_words(recorded: Recorded, visit: Visit, at: str) -> None:
     page = visit(recorded.dashboard).go(f"/?at={at}")
 
-    expect(page.locator(".notice")).to_contain_text("at is a moment in seconds of the epoch")
+    expect(page.locator(".notice")).to_contain_text("Invalid at. Use seconds since the epoch")
 
 
 def test_without_a_log_it_says_how_to_have_a_past(served: Dashboard, visit: Visit) -> None:
     page = visit(served).go("/?at=1700000000")
 
-    expect(page.locator(".notice")).to_contain_text("start it with --log URL")
+    expect(page.locator(".notice")).to_contain_text("start with --log URL")
     expect(page.locator("[data-slider]")).to_have_count(0)
 
 

@@ -68,7 +68,7 @@ def test_the_list_says_what_the_api_says(staffed: Dashboard, visit: Visit) -> No
     first = cells(page, "w1@lab")
     assert first[1] == "ALIVE"
     assert first[4].endswith(" ago")
-    assert first[5:9] == ["10 min 0 s", "0.50 0.25 0.12", "1", "1,234"]
+    assert first[5:9] == ["10 min", "0.50 0.25 0.12", "1", "1,234"]
     assert first[12] == "py-celery 5.7.0"
     lost = next(each for each in told if each["name"] == "silent@lab")
     assert cells(page, "silent@lab")[1:3] == ["LOST", lost["reason"]]
@@ -162,7 +162,7 @@ def test_a_worker_that_nobody_knows_is_told_as_such(staffed: Dashboard, visit: V
     visitor = visit(staffed)
     page = visitor.go("/workers/nobody@nowhere")
 
-    expect(page.locator("[data-empty=worker]")).to_contain_text("No worker of this name was heard of")
+    expect(page.locator("[data-empty=worker]")).to_contain_text("No worker with this name")
     expect(page.locator("[data-fact=liveness]")).to_be_hidden()
     visitor.check_access()
 
@@ -330,7 +330,7 @@ def test_what_the_api_would_refuse_is_said_at_the_field(
     page.get_by_label("Task name").fill("shop.pay")
     page.get_by_label("Rate", exact=True).fill("often")
     page.get_by_role("button", name="Set rate limit").click()
-    expect(page.get_by_text("A number, of a second, minute or hour")).to_be_visible()
+    expect(page.get_by_text("Use a number per second, minute or hour")).to_be_visible()
     expect(page.locator("[data-confirm]")).to_have_count(0)
     visitor.check_access()
 

@@ -162,7 +162,7 @@ def test_what_is_not_in_memory_is_told_by_the_tables(
         visitor = visit(running)
         page = visitor.go("/workflows/below")
 
-        expect(page.locator("[data-origin]")).to_contain_text("this is what the tables know")
+        expect(page.locator("[data-origin]")).to_contain_text("no longer in memory")
         expect(page.locator("[data-table] tbody tr")).to_have_count(2)
         expect(page.locator("[data-name]")).to_contain_text(HOSTILE)
         visitor.check_access()

@@ -650,7 +650,8 @@ def test_there_is_an_alert_for_each_thing_that_needs_somebody() -> None:
         for what in (
             "Absent", "ClocksDrift", "EventsLate", "EventsOverlooked", "FailureShareHigh", "Gap", "GapsRecur",
             "LinkFlapping", "MessagesRefused", "NoEvents", "NotReceiving", "NotRecording", "QueueWaitHigh",
-            "RecorderDropping", "RecorderGap", "RecorderLate", "TablesOld", "TwoLeaders", "WorkerLost",
+            "RecorderDropping", "RecorderGap", "RecorderLate", "TablesOld", "TaskEventsOff", "TwoLeaders",
+            "WorkerLost",
         )
     }  # fmt: skip
 

@@ -160,7 +160,7 @@ class Access:
     """Authenticates users and decides who may act.
 
     Without accounts every user of this machine may look, and act if that is allowed. With a ``file`` users
-    always have to log in, even if it becomes empty.
+    always have to log in, even if it becomes empty. Raises CallerError for one that is empty at the start.
     """
 
     def __init__(
@@ -185,6 +185,8 @@ class Access:
         #: Before the file is read: a change while it is read is seen at the next check.
         self._version = None if file is None else _version_of(file)
         self._take(accounts if file is None else read_accounts(file))
+        if file is not None and not self._passwords and not self._tokens:
+            raise CallerError(f"No accounts in {file}. Add one: celeriac access add NAME --accounts {file}")
         #: Whether no user has to log in.
         self.is_open = file is None and not self._passwords and not self._tokens
 
