@@ -74,8 +74,6 @@ def test_a_redis_that_keeps_nothing_is_told_as_such() -> None:
         result = run(forgetful, "elect", "tidy", "--force", "--yes", "--timeout", "0.2")
 
     assert shown.stderr == 'No leases held. A program acquires one with app.leadership("name")\n'
-    assert shown.stdout.startswith(
-        "level L1, below election_min_level (L2), no leases granted: Redis stores"
-    )
+    assert shown.stdout.startswith("level L1, below election_min_level (L2), no leases granted: Redis stores")
     assert result.returncode == 69
     assert "level L1, below election_min_level (L2)" in result.stderr

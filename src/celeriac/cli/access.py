@@ -73,7 +73,9 @@ def add(
         output.write(secret)
         output.say("Keep this token. It is not shown again")
     done = "secret replaced" if len(others) < len(known) else "account added"
-    output.say(f"{name}: {done} in {accounts}, role {role.value}. A running celeriac web reads it within seconds")
+    output.say(
+        f"{name}: {done} in {accounts}, role {role.value}. A running celeriac web reads it within seconds"
+    )
     return Code.OK
 
 
