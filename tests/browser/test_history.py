@@ -147,7 +147,7 @@ def test_another_time_is_chosen_and_an_exact_one_too(kept: Dashboard, visit: Vis
     answered(page)
     (two,) = kept.api("history/latency", since=NOW - 2 * HOUR)
     expect(page.locator("[data-tile=attempts]")).to_have_text(format_count(two["attempts"]))
-    expect(page.locator("[data-span]")).to_contain_text(begin.strftime("From %Y-%m-%d %H:%M:%S UTC to"))
+    expect(page.locator("[data-span]")).to_contain_text(begin.strftime("Range: %Y-%m-%d %H:%M:%S UTC to"))
 
 
 def test_too_many_times_are_refused_with_what_to_do(kept: Dashboard, visit: Visit) -> None:

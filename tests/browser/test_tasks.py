@@ -203,7 +203,7 @@ def test_a_saved_view_is_there_after_a_reload_until_it_is_deleted(busy: Dashboar
     page.get_by_label("View name").fill(name)
     visitor.check_access()
     keep_screenshot(page, "tasks-save")
-    page.get_by_role("button", name="Save", exact=True).click()
+    page.locator("[data-save-dialog]").get_by_role("button", name="Save view").click()
     expect(page.locator("[data-delete-view]")).to_be_visible()
 
     page = visitor.go("/tasks")

@@ -62,7 +62,7 @@ def recorded(
         between_at = ceil(time()) + 1
         sleep(max(0.0, between_at + 1 - time()))
         cluster.send("worker-elect", id="second", topic="report", action=None, cver=1)
-        cluster.run_task("late", name="shop.refund")
+        cluster.run_task("tardy", name="shop.refund")
         assert recorder.wait() == 0
     tables = folder / "warehouse"
     times = [rollup(each, runs=[1.0, 2.0, 3.0]) for each in (between_at // 3600 * 3600 - 3600, LONG_AGO_AT)]
@@ -83,7 +83,7 @@ def test_each_page_is_as_of_the_instant_of_its_address(recorded: Recorded, visit
         expect(page.locator(place)).to_contain_text(text)
     expect(page.locator("[data-as-of]")).to_contain_text("As of 20")
     expect(page.locator("[data-live]")).to_have_count(0)
-    for later in ("shop.refund", "late", "id: second"):
+    for later in ("shop.refund", "tardy", "id: second"):
         expect(page.locator("main")).not_to_contain_text(later)
     expect(page.locator(".notice")).to_be_hidden()
     # All ways lead to pages as of the same instant, but the one that leads back.
@@ -103,7 +103,7 @@ def test_a_page_of_the_past_says_how_much_of_it_is_shown_and_where_the_rest_is(
     page = visitor.go(f"{path}?at={recorded.between_at}")
 
     expect(page.locator("[data-past-note]")).to_contain_text("the hour before")
-    page.get_by_role("link", name="Open History").click()
+    page.locator("[data-past-note]").get_by_role("link", name="Open History").click()
 
     page.wait_for_url(f"**/history?at={recorded.between_at}")
     expect(page.locator("[data-past-note]")).to_have_count(0)
@@ -160,7 +160,7 @@ def test_the_past_is_what_the_api_says_of_it(recorded: Recorded, visit: Visit) -
 
 def test_the_slider_leads_to_an_instant_and_back(recorded: Recorded, visit: Visit) -> None:
     page = visit(recorded.dashboard).go("/tasks?name=shop.*")
-    expect(page.locator("main")).to_contain_text("late")
+    expect(page.locator("main")).to_contain_text("tardy")
 
     # Ten steps of 15 seconds, at once: a slider that rests on the way leads to where it rests.
     page.locator("[data-slider] [tabindex='0']").focus()
@@ -170,7 +170,7 @@ def test_the_slider_leads_to_an_instant_and_back(recorded: Recorded, visit: Visi
     expect(page.locator("[data-as-of]")).to_be_visible()
     expect(page.locator("[data-total]")).to_have_text("0 tasks in memory")
     expect(page.locator("[data-empty=tasks]")).to_contain_text("in the hour before this time")
-    expect(page.locator("main")).not_to_contain_text("late")
+    expect(page.locator("main")).not_to_contain_text("tardy")
     page.get_by_role("link", name="Back to live").click()
 
     page.wait_for_url(re.compile(r"/tasks\?name=shop\.(\*|%2A)$"))
