@@ -83,10 +83,10 @@ def test_it_tells_what_the_api_tells(busy: Dashboard, visit: Visit) -> None:
 def test_its_relatives_and_its_workflow_are_a_click_away(busy: Dashboard, visit: Visit) -> None:
     page = visit(busy).go("/tasks/child")
 
-    page.locator("[data-relatives]").get_by_role("link", name="shop.order parent").click()
+    page.locator("[data-related]").get_by_role("link", name="shop.order parent").click()
     page.wait_for_url("**/tasks/parent")
-    expect(page.locator("[data-relatives] [data-kin=child]")).to_contain_text("FAILURE")
-    page.locator("[data-relatives]").get_by_role("link", name="shop.pay child").focus()
+    expect(page.locator("[data-related] [data-kin=child]")).to_contain_text("FAILURE")
+    page.locator("[data-related]").get_by_role("link", name="shop.pay child").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/tasks/child")
     page.go_back()
@@ -101,14 +101,14 @@ def test_its_relatives_are_a_tree_of_lists_in_lists(busy: Dashboard, visit: Visi
     told = busy.api("tasks/many0")["family"]["rows"]
 
     expect(page.get_by_role("list", name="Related tasks")).to_be_visible()
-    items = page.locator("[data-relatives] li")
+    items = page.locator("[data-related] li")
     expect(items).to_have_count(len(told))
     depths = items.evaluate_all(
         "items => items.map(item => { let depth = -1;"
         " for (let at = item; at; at = at.parentElement.closest('li')) depth++; return depth; })"
     )
     assert depths == [each["depth"] for each in told]
-    expect(page.locator("[data-relatives] [aria-current]")).to_contain_text("shop.one many0")
+    expect(page.locator("[data-related] [aria-current]")).to_contain_text("shop.one many0")
     expect(page.locator("[data-kin=self] [data-kin=child]")).to_contain_text("shop.deep deep")
     visitor.check_access()
     keep_screenshot(page, "task-family")
@@ -118,7 +118,7 @@ def test_how_many_relatives_are_not_shown_is_said(busy: Dashboard, visit: Visit)
     page = visit(busy).go("/tasks/many0")
 
     expect(page.locator("[data-kin=sibling]")).to_have_count(19)
-    expect(page.locator("[data-relatives] > [data-kin=parent]")).to_contain_text(
+    expect(page.locator("[data-related] > [data-kin=parent]")).to_contain_text(
         "unknown(unknown name) manyparent, sent 100 more, not shown"
     )
 
@@ -192,7 +192,7 @@ def test_what_is_not_in_memory_is_told_by_the_tables(
         expect(page.locator("main")).to_contain_text("(7,)")
         visitor.check_access()
         keep_screenshot(page, "task-tables")
-        page.locator("[data-relatives]").get_by_role("link", name="below").click()
+        page.locator("[data-related]").get_by_role("link", name="below").click()
         page.wait_for_url("**/tasks/below")
         expect(page.locator("[data-kin=parent]")).to_contain_text("old")
         page = visitor.go("/tasks/never")

@@ -26,7 +26,7 @@ _NAME_CHARS: Final = 120
 
 
 class FamilyRow(NamedTuple):
-    """A relative, or the task itself; those below one follow it."""
+    """A related task, or the task itself; its descendants follow it."""
 
     uuid: str
     #: The id itself, which may not be safe to show.
@@ -43,7 +43,7 @@ class FamilyRow(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A task and its relatives, in the order of their tree."""
+    """A task and its related tasks, in the order of their tree."""
 
     rows: list[FamilyRow]
     #: Whether there are tasks above the first row that have none.

@@ -173,7 +173,7 @@ def stat_lines(stat: "LogStat", types: Mapping[str, int] | None) -> list[tuple[s
         "gaps": "" if types is None else f"{types.get(_GAP, 0):,}",
         "removed": _counted(stat.removed, "event", ", by retention"),
         "trimmed": _counted(stat.trimmed, "event", ", of which those of tasks that failed are kept"),
-        "missing": _counted(stat.missing, "event", "; celeriac log verify tells which"),
+        "missing": _counted(stat.missing, "event", "; celeriac log verify lists them"),
         "set aside": _counted(stat.set_aside, "file", ", in damaged/"),
         "superseded": _counted(stat.superseded, "file", " left over; celeriac log compact removes such"),
         "foreign": _counted(stat.foreign, "file", ", none of ours"),

@@ -36,9 +36,9 @@ _MOST_WORKERS: Final = 100
 
 
 class Point(NamedTuple):
-    """What happened within some seconds. Rates are events a second, durations seconds.
+    """Rates in events per second and latencies in seconds, of some seconds.
 
-    Where nobody watched there is no rate: that is not to say that nothing happened.
+    A rate is null for a time without an event stream: the number of events is unknown then.
     """
 
     at: float
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """A cluster in a few numbers. Moments are seconds of the epoch."""
+    """A cluster in a few numbers. Timestamps are seconds since the epoch."""
 
     as_of: float
     events: int

@@ -26,7 +26,7 @@ _GIVEN_UP: Final = 86_400.0
 
 
 class RecorderRow(NamedTuple):
-    """A recorder, by what it told last. Every text is safe to show."""
+    """A recorder, by its last status. Every text is safe to show."""
 
     name: str
     #: What is wrong with it; empty if it is alive and well.

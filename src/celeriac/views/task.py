@@ -27,7 +27,7 @@ _MOST_CHILDREN: Final = 500
 
 
 class TaskEventRow(NamedTuple):
-    """One event of a task. Moments are seconds of the epoch, as the sender's clock has them."""
+    """One event of a task. Timestamps are seconds since the epoch, by the clock of the sender."""
 
     type: str
     at: float | None

@@ -49,10 +49,10 @@ class TaskFilter(NamedTuple):
 
 
 class ListedTask(NamedTuple):
-    """A task in a list. Every text is safe to show, but for keys: those are ids and names as peers have them.
+    """A task in a list. Every text is safe to show except keys, which are ids and names as peers sent them.
 
-    What is shown may be cut or spelled out, and two ids may be shown alike: what is asked for, linked to or
-    acted on is named by its key. Moments are seconds of the epoch, durations seconds.
+    Texts may be truncated or escaped, and two ids may have the same text: links and actions use the key.
+    Timestamps are seconds since the epoch, durations seconds.
     """
 
     uuid: str

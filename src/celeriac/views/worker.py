@@ -21,9 +21,9 @@ _ORDER: Final = [Liveness.SUSPECT, Liveness.LOST, Liveness.ALIVE, Liveness.LEFT]
 
 
 class LiveWorker(NamedTuple):
-    """A worker. Every text is safe to show, but for its key; moments are seconds of the epoch.
+    """A worker. Every text is safe to show except its key; timestamps are seconds since the epoch.
 
-    None is what is not known.
+    None stands for an unknown value.
     """
 
     name: str
@@ -54,7 +54,7 @@ class LiveWorker(NamedTuple):
 
 
 class SetupRow(NamedTuple):
-    """What a worker said when it was asked. Every text is safe to show; None is what is not known."""
+    """Queues and pool size that a worker replied. Every text is safe to show; None is unknown."""
 
     #: Those that it takes tasks from.
     queues: list[str] | None

@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What an action did, or would do."""
+    """The result of an action, or its targets if it is a dry run."""
 
     action: str
     is_dry_run: bool

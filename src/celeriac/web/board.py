@@ -58,7 +58,7 @@ class Sight(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """Who leads what, and how far the promise of one leader holds."""
+    """The current leaders, and the guarantee level of elections."""
 
     level: str | None
     min_level: str

@@ -101,7 +101,7 @@ def test_what_is_wrong_is_told_with_what_helps() -> None:
     told = dict(stat_lines(log_stat(missing=1200, set_aside=1, superseded=3), {"cluster-gap": 2}))
 
     assert told["gaps"] == "2"
-    assert told["missing"] == "1,200 events; celeriac log verify tells which"
+    assert told["missing"] == "1,200 events; celeriac log verify lists them"
     assert told["set aside"] == "1 file, in damaged/"
     assert told["superseded"] == "3 files left over; celeriac log compact removes such"
 

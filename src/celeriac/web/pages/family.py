@@ -20,7 +20,7 @@ def show_family(visit: Visit, family: Family) -> None:
 
 
 def _show_tree(visit: Visit, family: Family) -> None:
-    top = ui.element("ul").classes("family").props('aria-label="Related tasks" data-relatives')
+    top = ui.element("ul").classes("family").props('aria-label="Related tasks" data-related')
     #: The list that rows of each depth go into, and the last row of it.
     lists: list[ui.element] = [top]
     last: dict[int, ui.element] = {}
@@ -40,6 +40,6 @@ def _show_row(visit: Visit, row: FamilyRow) -> None:
         ui.label(name).classes("inline family-self").props("aria-current=true")
     else:
         ui.link(name, visit.link(path_of("tasks", row.key))).classes("wrap")
-    kin = "this task" if row.kin == "self" else row.kin
+    kin = "self" if row.kin == "self" else row.kin
     more = more_text(row)
     ui.label(f"{kin}, {more}" if more else kin).classes("inline faint")
