@@ -85,7 +85,7 @@ def test_a_chord_is_drawn_with_dashed_lines_from_all_its_body_waited_for(
     assert column(page, 6) == ["yes", "", "", "yes", "yes", "yes"]
     expect(page.locator("[data-graph] svg path[stroke-dasharray]")).to_have_count(2)
     expect(page.locator("[data-kinds]")).to_contain_text("A chord body is inferred")
-    expect(page.locator("[data-kinds]")).to_contain_text("nothing of chains, groups and chords")
+    expect(page.locator("[data-kinds]")).to_contain_text("derived from parents")
     visitor.check_access()
     keep_screenshot(page, "workflow-chord")
 
