@@ -14,13 +14,13 @@ from celeriac.errors import ImproperlyConfigured
 from celeriac.programs.process import wait_until
 from celeriac.web import access as access_module
 from celeriac.web.access import Access, Account, Role, User, hashed, new_token, write_accounts
-from tests.component.web.kit import Rig, served
+from tests.component.web.kit import Rig, cheaply_hashed, served
 
 PATIENCE = 20.0
-ADA = Account("ada", Role.OPERATOR, hashed("correct horse"))
-VERA = Account("vera", Role.VIEWER, hashed("battery staple"))
 TOKEN = new_token("prometheus")
-PROMETHEUS = Account("prometheus", Role.VIEWER, hashed(TOKEN), is_token=True)
+ADA = Account("ada", Role.OPERATOR, cheaply_hashed("correct horse"))
+VERA = Account("vera", Role.VIEWER, cheaply_hashed("battery staple"))
+PROMETHEUS = Account("prometheus", Role.VIEWER, cheaply_hashed(TOKEN), is_token=True)
 LOGGER = "celeriac.web.access"
 
 
@@ -73,7 +73,7 @@ def test_removal_ends_the_sessions_of_that_user_alone(access: Access, file: Path
 
 @pytest.mark.parametrize(
     "changed",
-    [Account("vera", Role.OPERATOR, VERA.secret), Account("vera", Role.VIEWER, hashed("new"))],
+    [Account("vera", Role.OPERATOR, VERA.secret), Account("vera", Role.VIEWER, cheaply_hashed("new"))],
     ids=["role", "password"],
 )
 def test_another_role_or_password_ends_sessions(
