@@ -55,7 +55,7 @@ def status(
 
     Silent: sends heartbeats, but does not answer. Absent: named with -d, but not seen. The exit code is 0
     if at least one node answers and all are fine, 1 if a node is silent, absent or answers with an error,
-    69 if no node answers. EVENTS tells whether a worker sends task events; it is empty while no task runs.
+    69 if no node answers. EVENTS shows whether a worker sends task events; it is empty while no task runs.
 
     For example:
       celeriac status
