@@ -581,7 +581,7 @@ def test_enable_events_names_yes_and_skips_recorders(arena: Arena) -> None:
         thread.join()
 
     assert unattended.returncode != 0
-    assert "no terminal to ask at: to do it, add --yes" in unattended.stderr
+    assert "there is no terminal. Confirm with --yes" in unattended.stderr
     assert (sent.returncode, sent.stderr) == (0, "")
     assert {line.split(":")[0] for line in sent.stdout.splitlines()} == arena.names
 

@@ -37,7 +37,7 @@ def test_it_ends_with_all_it_started_and_the_next_start_goes_on_from_there(tmp_p
 
     assert code == 0, first.told
     assert is_gone, (first.alive(), list(first.temporary.iterdir()))
-    assert first.told.splitlines()[-1] == "ending"
+    assert first.told.splitlines()[-1] == "stopping"
     assert all(uuid in events for uuid in known)
 
     with running(tmp_path, "--pipeline-every", "0") as second:
@@ -114,7 +114,7 @@ def test_it_says_first_where_the_dashboard_is_and_then_what_runs_and_what_can_be
 
     heading = re.findall(r"^[a-z]+(?= )", sample.told.partition("end  ")[0], re.MULTILINE)
 
-    rows = ["dashboard", "broker", "worker", "worker", "load", "recorder", "pipeline", "output", "try"]
+    rows = ["dashboard", "broker", "worker", "worker", "load", "recorder", "pipeline", "logs", "try"]
     assert heading == rows
     assert all(f" {command} " in sample.told for command in ("top", "status", "history"))
 
