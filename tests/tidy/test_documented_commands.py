@@ -119,7 +119,7 @@ def test_the_first_screen_of_the_readme_has_the_commands_to_begin_with() -> None
     ]
     assert "monitoring" in first.splitlines()[2].lower()
     assert "docs/screenshots/overview.png" in first
-    assert "celeriac control enable-events" in first
+    assert "--enable-events" in first
 
 
 def test_the_gate_runs_the_test_command_of_the_readme() -> None:
