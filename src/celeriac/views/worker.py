@@ -12,6 +12,7 @@ from celeriac.node.scene import Scene
 from celeriac.node.watcher import Presence
 from celeriac.node.worker_setup import WorkerSetup
 from celeriac.views.cell import number_of
+from celeriac.views.format import format_duration
 from celeriac.views.text import visible
 
 __all__ = ["LiveWorker", "SetupRow", "WorkerPage", "live_workers", "setup_row", "worker_page"]
@@ -132,7 +133,7 @@ def _judged(worker: Worker, scene: Scene, as_of: float) -> tuple[Liveness, str, 
     if not worker.seen_at:
         return Liveness.LOST, "never seen", None, None
     silence = as_of - worker.seen_at
-    reason = f"silent for {silence:.1f} s"
+    reason = f"silent for {format_duration(silence)}"
     for liveness, patience in (
         (Liveness.LOST, lost_after(worker.freq)),
         (Liveness.SUSPECT, suspect_after(worker.freq)),

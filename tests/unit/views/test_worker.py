@@ -50,7 +50,7 @@ def test_a_worker_is_judged_by_its_silence_against_its_own_heartbeat(
     worker = worker_as_of(20.0 + silence, *beats)
 
     assert (worker.liveness, worker.since_at) == (liveness, HOUR_AT + since)
-    assert worker.reason == ("heartbeat on time" if liveness == "ALIVE" else f"silent for {silence:.1f} s")
+    assert worker.reason == ("heartbeat on time" if liveness == "ALIVE" else f"silent for {silence:g} s")
 
 
 def test_a_worker_that_left_has_left_since_it_said_so() -> None:
