@@ -142,9 +142,9 @@ def test_a_worker_is_told_with_the_tasks_that_it_has(staffed: Dashboard, visit: 
     expect(active.get_by_role("link", name="shop.pack")).to_have_attribute("href", "/tasks/open-1")
     recent = page.get_by_role("region", name="Recent tasks")
     expect(recent.locator("tbody tr")).to_have_count(2)
-    # It is none that could be asked.
-    expect(page.locator("[data-fact=queues]")).to_have_text("it does not answer")
-    expect(page.locator("[data-fact=pool]")).to_have_text("it does not answer")
+    # No such worker runs.
+    expect(page.locator("[data-fact=queues]")).to_have_text("no reply")
+    expect(page.locator("[data-fact=pool]")).to_have_text("no reply")
     visitor.check_access()
     keep_screenshot(page, "worker-viewer")
 

@@ -197,7 +197,7 @@ def test_a_recorder_that_is_told_to_end_has_everything_recorded_and_sealed(place
     assert place.uuids() == [f"t{number}" for number in range(100)]
     assert len(list((place.log / "events").rglob("*.parquet"))) == 1
     assert place.status()["state"] == "stopped"
-    assert re.search(r"ended:\s+100 events", program.said)
+    assert re.search(r"stopped:\s+100 events", program.said)
     assert place.queue_length() in (None, 0)
 
 
@@ -374,7 +374,7 @@ def test_on_a_terminal_one_line_shows_how_it_gets_on(redis_place: Place) -> None
         redis_place.publish(*started(7))
         assert wait_until(lambda: shows(b"recording:  7 events"), patience=PATIENCE), seen
         program.send_signal(signal.SIGINT)
-        assert wait_until(lambda: shows(b"ended:  7 events"), patience=PATIENCE), seen
+        assert wait_until(lambda: shows(b"stopped:  7 events"), patience=PATIENCE), seen
         code = program.wait(PATIENCE)
     finally:
         program.kill()
