@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from celeriac.app import Celeriac
+from celeriac.programs.process import wait_until
 from celeriac.testing.brokers import RedisServer
 from celeriac.testing.peers import CeleryWorker
 from tests.live import StartWorker, peer
@@ -52,6 +53,9 @@ def test_probe_follows_what_becomes_of_a_worker(url: str, worker: CeleryWorker) 
     assert probe("-d", name, "-b", url, "--timeout", "60", "--debug") == (0, healthy)
 
     client.control.cancel_consumer("celery", [name], reply=True, timeout=60)
+    # Celery: the reply comes before the consumer is cancelled.
+    inspect = client.control.inspect([name], timeout=60)
+    assert wait_until(lambda: inspect.active_queues() == {name: []}, patience=60)
     code, line = probe("-d", name, "-b", url, "--timeout", "60")
     assert (code, line) == (1, f"{name}: seen, answers, but consumes from no queue\n")
 
