@@ -291,10 +291,11 @@ def test_what_is_taken_away_from_the_worker_is_what_the_button_says(
     hand: tuple[Dashboard, Celeriac, CeleriacWorker], visit: Visit
 ) -> None:
     served, app, _ = hand
+    before = processes(app) + 3
     app.control.pool_grow(3, reply=True, timeout=PATIENCE, limit=1)
     app.control.add_consumer("parcels", reply=True, timeout=PATIENCE, limit=1)
-    before = processes(app)
     # It answers before it does so.
+    assert wait_until(lambda: processes(app) == before, patience=PATIENCE)
     assert wait_until(lambda: queues(app) == ["celery", "parcels"], patience=PATIENCE)
     page = visit(served).go("/workers/shop@lab")
     dialog = page.locator("[data-confirm]")

@@ -73,8 +73,12 @@ def test_a_broker_short_of_memory_is_left_alone_and_gets_everything_later(
 
         assert waiting >= 500
         assert dispatcher.flush(PATIENCE) == 0
-        assert wait_until(lambda: listener.has(501), patience=PATIENCE)
-        assert {event.get("uuid") for event in listener.events()} >= {str(number) for number in range(500)}
+        sent = {str(number) for number in range(500)}
+        assert wait_until(lambda: listener.has(501) and uuids(listener) >= sent, patience=PATIENCE)
+
+
+def uuids(listener: Listener) -> set[object]:
+    return {event.get("uuid") for event in listener.events()}
 
 
 def is_blocked_after_a_send(dispatcher: EventDispatcher) -> bool:
