@@ -285,7 +285,7 @@ class ArbiterContract:
         longest = bytes(MAX_NOTE_BYTES)
 
         assert arbiter.renew(key, "owner", token, ttl=LONG, note=longest)
-        with pytest.raises(CallerError, match="leave the name of where it is kept"):
+        with pytest.raises(CallerError, match="store it elsewhere and leave a reference"):
             arbiter.renew(key, "owner", token, ttl=LONG, note=longest + b"x")
 
         assert granted(arbiter, key, "owner").note == longest

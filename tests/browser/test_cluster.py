@@ -1,6 +1,7 @@
 """The page of the cluster: clocks, leaders, elections, and what was not heard."""
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,10 +123,12 @@ def test_of_the_past_that_is_told_which_the_log_has(
             return recorder.poll() is not None
 
         assert wait_until(is_recorded, patience=PATIENCE)
+    # A whole second, and none in which an event came.
+    at = math.ceil(time.time())
+    assert wait_until(lambda: time.time() >= at, patience=PATIENCE)
     cluster.close()
     app.close()
     with dashboard(own_redis.url, "--allow-control", "--log", str(tmp_path / "log")) as running:
-        at = int(time.time())
         visitor = visit(running)
         page = visitor.go(f"/cluster?at={at}")
         worker = page.get_by_role("link", name="past@lab")

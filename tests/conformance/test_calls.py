@@ -175,7 +175,7 @@ def test_snapshot_takes_a_picture_every_so_many_seconds(redis_url: str, tmp_path
 
     assert shown, said
     assert program.returncode == 0
-    assert "a picture every 0.25 s" in said
+    assert "snapshot every 250 ms" in said
 
 
 def test_the_help_of_snapshot_lists_both_names_of_the_option() -> None:

@@ -12,7 +12,6 @@ from celeriac.cli.option import Selection
 from celeriac.cli.replies import outcome_of, say_who_is_missing
 from celeriac.cli.session import Session
 from celeriac.cli.viewing import Viewing, view_cluster
-from celeriac.views.alert import ENABLE_EVENTS
 from celeriac.views.cluster import StatusRow, node_names, status_rows
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def status(
     rows = status_rows(replies, view.state.workers, events.known)
     out.write_rows(StatusRow, rows, styles=_STYLES)
     if without := [row.name for row in rows if row.events == "off"]:
+        from celeriac.views.alert import ENABLE_EVENTS  # noqa: PLC0415
+
         output.say(f"task events are off: {node_names(without)}; turn them on: {ENABLE_EVENTS}")
     say_who_is_missing(replies)
     return outcome_of(replies)
