@@ -89,7 +89,7 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
     given = refusal(file=path)
     named = refusal(environ={"CELERIAC_CONFIG": str(path)})
 
-    assert given == named == f"file {path} cannot be read: No such file or directory; name another"
+    assert given == named == f"cannot read file {path}: No such file or directory; use another file"
 
 
 @pytest.mark.parametrize("content", [f'broker_url = "redis://:{SECRET}@h'.encode(), b"a = \xff", b"= 1"])

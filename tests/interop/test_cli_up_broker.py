@@ -63,7 +63,7 @@ def test_what_the_dashboard_refuses_ends_it_at_once_with_the_reason(guarded: str
         code = up.process.wait(timeout=PATIENCE)
 
     assert code == 2
-    assert "dashboard: cannot start: 0.0.0.0 can be reached from other machines" in up.told
+    assert "dashboard: cannot start: Cannot serve on 0.0.0.0 without accounts" in up.told
 
 
 def test_another_cluster_has_to_have_another_folder(guarded: str, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def otel(
     # What goes wrong is raised here; the library would tell it too, each time that it tries.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     begin_at, end_at = read_range(since, until)
+    session.place_option = "--endpoint URL"
     place = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT
     with Progress("reading") as progress, SpanSender(place, service=service) as sender:
         replay = Replay(

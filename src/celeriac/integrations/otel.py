@@ -60,8 +60,8 @@ class SpanSender:
             return
         if self._exporter.export(waiting) is not SpanExportResult.SUCCESS:
             raise ConnectionLost(
-                f"{sanitize_url(self._endpoint)} accepted {self.sent} spans, then stopped: start the "
-                "collector, or give another with --endpoint URL; exporting again sends the same spans"
+                f"{sanitize_url(self._endpoint)} accepted {self.sent} spans, then stopped; exporting again "
+                "sends the same spans"
             )
         self.sent += len(waiting)
 

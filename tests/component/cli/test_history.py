@@ -188,7 +188,7 @@ def test_a_task_is_shown_with_what_it_was_given_and_what_it_returned(warehouse: 
     assert [line.split() for line in shown if "task-received" in line] == [
         ["2026-11-14T00:00:01Z", "task-received"]
     ]
-    assert "What 1 of 1 events say beside is not told" in result.stderr
+    assert "Details of 1 of 1 events are missing" in result.stderr
     assert [(each["type"], each["at"]) for each in document["events"]] == [("task-received", MIDNIGHT + 1)]
     assert document["unread"] == 1
 

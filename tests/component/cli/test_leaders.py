@@ -85,7 +85,7 @@ def test_a_level_that_is_too_low_is_marked(cluster: Cluster) -> None:
 
     assert result.exit_code == 0
     assert result.stdout == (
-        "level L1, below election_min_level (L2), so nobody can lead: it is made of sand: build on rock\n"
+        "level L1, below election_min_level (L2), no leases granted: it is made of sand: build on rock\n"
     )
 
 

@@ -164,7 +164,7 @@ def test_a_span_that_ends_before_it_begins_is_refused(shared: Warehouse) -> None
 
 
 def test_a_warehouse_in_which_nothing_is_published_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(CallerError, match="run celeriac pipeline run first"):
+    with pytest.raises(CallerError, match="run celeriac pipeline run"):
         history.open(tmp_path / "nothing")
 
 
