@@ -24,6 +24,8 @@ __all__ = ["status"]
 _LOOK_EVERY: Final = 0.05
 #: A heartbeat can overtake task events, which Celery sends once a second.
 _GRACE: Final = 1.5
+#: Seconds for task events; workers that are idle send none, however long it listens.
+_EVENTS_WINDOW: Final = 2.5
 _STYLES: Final = {
     "off": "bold yellow",
     "online": "green",
@@ -66,8 +68,10 @@ def status(
         replies = session.app.control.inspect(timeout=selection.timeout, **selection.options()).ping()
         events = _TaskEvents(session.app.control, view, selection.timeout)
         if listen:
-            events.begin({*replies})
-        while monotonic() < began_at + listen and not (_have_all_told(view, replies) and events.are_known):
+            events.begin([*replies], are_named=not selection.is_everyone)
+        while (now := monotonic()) < began_at + listen:
+            if _have_all_told(view, replies) and (events.are_known or now > began_at + _EVENTS_WINDOW):
+                break
             view.check()
             sleep(_LOOK_EVERY)
         events.end()
@@ -95,10 +99,11 @@ class _TaskEvents:
         #: Whether each worker sends task events, of those where that is known.
         self.known: dict[str, bool] = {}
 
-    def begin(self, names: set[str]) -> None:
-        """Count the tasks that workers have started, of those that are named."""
-        # Of all nodes: recorders and dashboards reply to a ping, and not to this, so to name them is to wait.
-        counts = self._count(None)
+    def begin(self, names: list[str], *, are_named: bool) -> None:
+        """Count the tasks that these workers have started."""
+        # Recorders and dashboards reply to a ping, but not to this. Replies of all nodes take the whole
+        # timeout anyway, as those to the ping did.
+        counts = self._count(names if are_named else None)
         self._started = {name: count for name, count in counts.items() if name in names}
 
     def end(self) -> None:

@@ -30,7 +30,7 @@ def test_probe_fails_a_worker_that_is_not_there(cluster: Cluster) -> None:
     result = cluster.run("probe", "-d", "w1@lab", "--timeout", "0.1")
 
     assert result.exit_code == 1
-    assert result.stdout == "w1@lab: not seen: no heartbeat and no answer within 0.1 s\n"
+    assert result.stdout == "w1@lab: not seen: no heartbeat and no answer within 100 ms\n"
 
 
 def test_probe_fails_a_worker_that_sends_heartbeats_and_does_not_answer(cluster: Cluster) -> None:
